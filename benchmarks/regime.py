@@ -1,0 +1,112 @@
+"""The search for a training regime, on validation data only.
+
+    python benchmarks/regime.py ta-smnist "" "sampling=local" "epochs=3" --seeds 0 1 2
+
+Each quoted string is one variant: Config fields that differ from the preset. Every sixth
+training image is held out and plays the test set; the real test set is never read. One
+line of JSON a run is appended to book/results/regime/SCENARIO.jsonl; what is there already is
+not run again. `--method vcl` searches for VCL with the same effort.
+"""
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+import rclcpb_core as core  # noqa: E402
+
+
+def variant(text: str, config: core.Config) -> core.Config:
+    """The preset with `field=value` pairs put in; 3,4 is a tuple."""
+    changes: dict[str, Any] = {}
+    for pair in text.split():
+        name, value = pair.split("=")
+        kind = type(getattr(config, name))
+        if kind is tuple:
+            number = int if name == "hidden" else float
+            changes[name] = tuple(number(v) for v in value.split(","))
+        else:
+            changes[name] = value == "True" if kind is bool else kind(value)
+    return replace(config, **changes)
+
+
+def main() -> None:
+    cli = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    cli.add_argument("scenario", choices=core.SCENARIOS)
+    cli.add_argument("variants", nargs="+")
+    cli.add_argument("--method", default="rcl-cpb", choices=core.METHODS)
+    cli.add_argument("--seeds", type=int, nargs="+", default=[0])
+    cli.add_argument(
+        "--tasks", type=int, default=0, help="only the first so many tasks"
+    )
+    cli.add_argument("--data-dir", default=None)
+    cli.add_argument("--out", type=Path, default=HERE / "book/results/regime")
+    args = cli.parse_args()
+    torch.set_num_threads(1)
+    path = args.out / f"{args.scenario}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done = (
+        [json.loads(line) for line in path.read_text().splitlines()]
+        if path.exists()
+        else []
+    )
+    for text in args.variants:
+        config = variant(text, core.preset(args.scenario, args.method))
+        results = []
+        for seed in args.seeds:
+            key = json.loads(
+                json.dumps(
+                    {
+                        "method": args.method,
+                        "seed": seed,
+                        "tasks": args.tasks,
+                        "config": asdict(config),
+                    }
+                )
+            )
+            row = next((d for d in done if key.items() <= d.items()), None)
+            if row is None:
+                scenario = core.holdout(
+                    core.make_scenario(args.scenario, seed, args.data_dir)
+                )
+                if args.tasks:
+                    scenario = replace(scenario, tasks=scenario.tasks[: args.tasks])
+                began = time.time()
+                record = core.learn(scenario, config, seed, args.method)
+                row = key | {
+                    "variant": text,
+                    "accuracy": core.average_accuracy(record.accuracy),
+                    "forgetting": core.forgetting(record.accuracy),
+                    "last": record.accuracy[-1],
+                    "hidden": record.hidden[-1],
+                    "seconds": time.time() - began,
+                }
+                with path.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+            results.append(row)
+        mean = 100 * np.mean([r["accuracy"] for r in results])
+        spread = 100 * np.std([r["accuracy"] for r in results])
+        size = (
+            np.mean([r["hidden"] for r in results], axis=0).round().astype(int).tolist()
+        )
+        last = np.mean([r["last"] for r in results], axis=0)
+        seconds = np.mean([r["seconds"] for r in results])
+        print(
+            f"{mean:5.2f} ± {spread:4.2f} {size} {sum(size)} {seconds:4.0f} s  {args.method} {text}"
+            f"  {np.round(100 * last, 1).tolist()}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

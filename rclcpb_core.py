@@ -1,0 +1,1304 @@
+"""RCL-CPB: a Bayesian network that prunes and grows itself from task to task.
+
+The method of *Robust Continual Learning through a Comprehensively Progressive
+Bayesian Neural Network* (Guo, Wong and Ramasamy), in one module that reads top to
+bottom as the paper does:
+
+    Config - images - scenarios - Bayesian layers - network - structure (Eqs. 4-7)
+    - coreset - training (Eq. 8) - Algorithm 1 - metrics (Eq. 9) - records - command line
+
+What the paper leaves open, and what is done here (more in the book's appendix):
+
+* epochs, learning rates, batch size, optimiser (Adam), Monte Carlo samples: `PRESETS`,
+  found on validation data;
+* "N(0, 0.1)" of mu: 0.1 is read as a deviation; beta "e^-5" is 10^-5;
+* Eq. 5: dist is the absolute difference of mean ReLU activations under the mean
+  weights, over the classes of the new task (`distance_classes="task"`) or over all
+  classes of the output layer, the old ones through the coreset ("seen");
+* Eq. 6: the constant is 1; Eq. 7: a negative alpha is 0; alpha_req is n_init times the
+  geometric mean of the task's input-size ratio and class-count ratio to task 1;
+* pruning looks at the weights of the hidden layers; biases, convolutions and heads stay;
+* a re-initialised or new weight gets task 1's prior, N(0, prior_var);
+* replay starts from the posterior it finds, takes that as its prior, and its KL has a
+  weight of its own (`replay_kl`, 0 drops it); in single-head scenarios what replay
+  learned goes on to the next task, in multi-head ones it serves one evaluation only.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import math
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from rclcpb_data import (  # noqa: F401 (the data side, so that a notebook needs one import)
+    IMAGE_SETS, SCENARIOS, Images, RclCpbError, Scenario, Task, data_root, from_arrays,
+    holdout, load_images, make_scenario, mnist_svhn_cifar10, permuted_mnist,
+    split_cifar100, split_mnist,
+)  # fmt: skip
+
+__version__ = "0.1.0"
+
+
+# ------------------------------------------------------------------------ configuration
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything a run depends on besides its scenario and seed."""
+
+    # the network
+    hidden: tuple[int, ...] = (128, 128)  # paper: neurons at task 1, n_init
+    mu_init: Literal["normal", "fan-in"] = (
+        "normal"  # paper: normal; fan-in (He) is ours
+    )
+    mu_scale: float = 0.1  # paper: N(0, 0.1); only for mu_init="normal"
+    rho_init: float = -6.0  # paper: -6 or -3; sigma = exp(rho / 2)
+    prior_var: float = 1.0  # ours (VCL's): task 1's prior is N(0, prior_var)
+    sampling: Literal["weight", "local"] = "weight"  # paper: weight; local is ours
+    # structure
+    prune: bool = True  # paper; False with grow=False is VCL (-AP)
+    grow: bool = True  # paper; False is the ablation -A
+    beta: tuple[float, ...] = (1e-5,)  # paper: SNR threshold, one or one a hidden layer
+    gamma: tuple[float, ...] = (0.1,)  # paper: distance threshold, one or one a layer
+    distance_classes: Literal["task", "seen"] = (
+        "task"  # ours: which classes Eq. 5 pairs
+    )
+    new_into_old: Literal["random", "zero"] = "random"  # paper: random; zero is ours
+    # stored samples
+    coreset: int = 40  # paper: samples stored a task
+    coreset_choice: Literal["random", "balanced", "k-center"] = (
+        "random"  # paper: random
+    )
+    coreset_only: bool = False  # ours: learn from the stored samples alone (a control)
+    # single head: the paper's three strategies
+    reinit_head: bool = True  # paper: fresh output layer before task t
+    restore_head: bool = True  # paper: old classes' rows come back after training
+    replay: bool = True  # paper: fit the whole coreset (multi-head: at evaluation)
+    # training: all ours, the paper gives none of it
+    epochs: int = 10
+    batch_size: int = 256
+    lr_mu: float = 1e-3
+    lr_rho: float = 1e-3
+    kl_weight: float = 1.0  # 1 is Eq. 8; smaller tempers the posterior
+    replay_steps: int = 100
+    replay_batch: int = 256
+    replay_lr: float = 1e-3
+    replay_kl: float = 0.0
+    replay_mix: int = 0  # stored images added to each of the task's batches
+    distort: Literal["none", "shift", "affine", "crop-flip"] = "none"  # stored images
+    augment: Literal["none", "shift", "affine", "crop-flip"] = "none"  # training images
+    test_samples: int = 10  # Monte Carlo samples a prediction
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "beta", "gamma"):  # a lone number stands for every layer
+            value = getattr(self, name)
+            value = tuple(value) if isinstance(value, Sequence) else (value,)
+            object.__setattr__(self, name, value)
+        if not self.hidden or min(self.hidden) < 1:
+            raise RclCpbError(
+                f"hidden={self.hidden}: give each layer at least one neuron."
+            )
+        for name in ("beta", "gamma"):
+            value = getattr(self, name)
+            if len(value) not in (1, len(self.hidden)):
+                raise RclCpbError(
+                    f"{name} has {len(value)} values for {len(self.hidden)} hidden layers:"
+                    " give one for all or one for each."
+                )
+            if not all(v >= 0 for v in value):
+                raise RclCpbError(f"{name}={value}: a threshold must be 0 or more.")
+        if self.grow and not self.prune:
+            raise RclCpbError(
+                "grow=True needs prune=True; VCL is grow=False, prune=False."
+            )
+        for name in ("epochs", "batch_size", "replay_batch", "test_samples", "prior_var",
+                     "lr_mu", "lr_rho", "replay_lr", "mu_scale"):  # fmt: skip
+            if not 0 < getattr(self, name) < math.inf:
+                raise RclCpbError(f"{name}={getattr(self, name)}: must be above 0.")
+        for name in ("coreset", "replay_steps", "replay_mix", "kl_weight", "replay_kl"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise RclCpbError(f"{name}={getattr(self, name)}: must be 0 or more.")
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Config:
+        """The Config a record or checkpoint holds."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        if set(values) != known:
+            odd = ", ".join(sorted(set(values) ^ known))
+            raise RclCpbError(f"this config is from another version (fields: {odd}).")
+        fixed: Any = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+        }
+        return cls(**fixed)
+
+    def threshold(self, name: Literal["beta", "gamma"], layer: int) -> float:
+        values: tuple[float, ...] = getattr(self, name)
+        return values[layer % len(values)]
+
+
+# The paper's beta, gamma, first sizes and coreset sizes; the rest is ours.
+_DIGITS = Config(epochs=10, batch_size=256, replay_steps=100)
+_COLOUR = Config(
+    mu_init="fan-in", rho_init=-8.0, kl_weight=0.1, new_into_old="zero", epochs=20,
+    batch_size=128, augment="crop-flip", distort="crop-flip",
+)  # fmt: skip
+PRESETS: dict[str, Config] = {
+    "pmnist": replace(
+        _DIGITS, hidden=(32, 32), beta=(1e-5,), gamma=(0.3,), coreset=200
+    ),
+    "mh-smnist": replace(
+        _DIGITS, hidden=(64, 64), beta=(1e-5,), gamma=(0.2,), coreset=40
+    ),
+    "ta-smnist": replace(
+        _DIGITS, hidden=(128, 128), beta=(10**-2.5,), gamma=(0.1,), coreset=20
+    ),
+    "mh-cifar100": replace(
+        _COLOUR, hidden=(128, 128), beta=(1e-4,), gamma=(0.15,), coreset=256
+    ),
+    "ta-cifar100": replace(
+        _COLOUR, hidden=(256, 256), beta=(1e-2,), gamma=(0.15,), coreset=256
+    ),
+    "mnist-svhn-cifar10": replace(
+        _COLOUR, hidden=(256, 256), beta=(1e-9,), gamma=(0.08,), coreset=512
+    ),
+}
+PRESETS["pmnist-shared"] = PRESETS["pmnist"]
+
+# What rcl-cpb-plus changes in a scenario: ours, recorded and tabled apart.
+PLUS: dict[str, dict[str, Any]] = {name: {} for name in PRESETS}
+
+METHODS: dict[str, dict[str, Any]] = {
+    "rcl-cpb": {},
+    "rcl-cpb-A": {"grow": False},
+    "vcl": {"prune": False, "grow": False},
+    "rcl-cpb-plus": {},
+    "vcl-plus": {"prune": False, "grow": False},
+    "coreset-only": {"prune": False, "grow": False, "coreset_only": True},
+}
+
+
+def preset(scenario: str, method: str = "rcl-cpb") -> Config:
+    """The Config of a method on a scenario; the -5k ones train longer on less."""
+    name = scenario.removesuffix("-5k")
+    if name not in PRESETS or method not in METHODS:
+        raise RclCpbError(
+            f"no preset for {method!r} on {scenario!r}: scenarios are"
+            f" {', '.join(PRESETS)} (the MNIST ones also with -5k), methods"
+            f" {', '.join(METHODS)}."
+        )
+    config = PRESETS[name]
+    if method.endswith("-plus") or method == "coreset-only":
+        config = replace(config, **PLUS[name])
+    if name != scenario:
+        config = replace(config, epochs=3 * config.epochs, batch_size=64)
+    return replace(config, **METHODS[method])
+
+
+# ---------------------------------------------------------------------- Bayesian layers
+
+
+class BayesLayer(nn.Module):
+    """Weights and biases as independent Gaussians q = N(mu, exp(rho)).
+
+    `mu`, `rho`, `prior_mu` and `prior_rho` are one vector each, the weights first and
+    then the biases, so that `FlatPosterior` can lay all layers end to end.
+    """
+
+    mu: Tensor
+    rho: Tensor
+    prior_mu: Tensor
+    prior_rho: Tensor
+
+    def __init__(self, weight_shape: tuple[int, ...], config: Config,
+                 device: torch.device | None = None) -> None:  # fmt: skip
+        super().__init__()
+        self.config = config
+        self.shape = weight_shape
+        for name, value in self.fresh(weight_shape, device).items():
+            if name in ("mu", "rho"):
+                setattr(self, name, nn.Parameter(value))
+            else:
+                self.register_buffer(name, value)
+
+    def fresh(
+        self, shape: tuple[int, ...], device: torch.device | None
+    ) -> dict[str, Tensor]:
+        """A new posterior and task 1's prior for weights of this shape and their biases."""
+        fan_in = math.prod(shape[1:])
+        he = self.config.mu_init == "fan-in"
+        deviation = math.sqrt(2 / fan_in) if he else self.config.mu_scale
+        mu = deviation * torch.randn(math.prod(shape) + shape[0], device=device)
+        if he:
+            mu[-shape[0] :] = 0
+        return {
+            "mu": mu,
+            "rho": torch.full_like(mu, self.config.rho_init),
+            "prior_mu": torch.zeros_like(mu),
+            "prior_rho": torch.full_like(mu, math.log(self.config.prior_var)),
+        }
+
+    def split(self, vector: Tensor) -> tuple[Tensor, Tensor]:
+        """A vector like mu as (weights in their shape, biases)."""
+        out = self.shape[0]
+        return vector[:-out].view(self.shape), vector[-out:]
+
+    def operate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def draw(self) -> Tensor:
+        """The reparameterisation trick: w = mu + sigma * eps."""
+        return self.mu + (self.rho / 2).exp() * torch.randn_like(self.mu)
+
+    def forward(self, x: Tensor, sample: bool = True) -> Tensor:
+        return self.operate(x, *self.split(self.draw() if sample else self.mu))
+
+    def kl(self) -> Tensor:
+        """KL(q || prior), in closed form, summed over the weights (last term of Eq. 8)."""
+        ratio = (self.rho - self.prior_rho).exp()
+        distance = (self.mu - self.prior_mu) ** 2 / self.prior_rho.exp()
+        return 0.5 * (ratio + distance - 1 - (self.rho - self.prior_rho)).sum()
+
+    def snr(self) -> Tensor:
+        """|mu| / sigma of every weight (Eq. 4), in the weights' shape."""
+        return self.split(self.mu.abs() / (self.rho / 2).exp())[0]
+
+    def posterior_becomes_prior(self) -> None:
+        """q_{t-1} is the prior of task t."""
+        self.prior_mu = self.mu.detach().clone()
+        self.prior_rho = self.rho.detach().clone()
+
+    def reinitialise(self, mask: Tensor) -> None:
+        """Fresh posterior and prior where mask (weights' shape), the rest untouched."""
+        mask = torch.cat([mask.flatten(), mask.new_zeros(self.shape[0])])
+        for name, new in self.fresh(self.shape, self.mu.device).items():
+            self.assign(name, torch.where(mask, new, getattr(self, name).detach()))
+
+    def assign(self, name: str, value: Tensor) -> None:
+        setattr(self, name, nn.Parameter(value) if name in ("mu", "rho") else value)
+
+
+class BayesLinear(BayesLayer):
+    """A fully connected layer; with sampling="local" the noise is drawn for the outputs."""
+
+    def __init__(self, n_in: int, n_out: int, config: Config,
+                 device: torch.device | None = None) -> None:  # fmt: skip
+        super().__init__((n_out, n_in), config, device)
+
+    def operate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return F.linear(x, weight, bias)
+
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the outputs for inputs x, exactly."""
+        mean = F.linear(x, *self.split(self.mu))
+        return mean, F.linear(x * x, *self.split(self.rho.exp()))
+
+    def forward(self, x: Tensor, sample: bool = True) -> Tensor:
+        if not sample or self.config.sampling == "weight":
+            return super().forward(x, sample)
+        mean, variance = self.moments(x)
+        return mean + variance.sqrt() * torch.randn_like(mean)
+
+    def grow(self, extra_in: int = 0, extra_out: int = 0, zero: bool = False) -> None:
+        """Add columns and rows; old entries stay bit for bit, new ones are fresh.
+
+        zero=True puts the means from new inputs into old outputs at 0, so that the layer
+        computes what it did.
+        """
+        n_out, n_in = self.shape
+        shape = (n_out + extra_out, n_in + extra_in)
+        grown = self.fresh(shape, self.mu.device)
+        for name, new in grown.items():
+            weight, bias = new[: -shape[0]].view(shape), new[-shape[0] :]
+            if zero and name == "mu":
+                weight[:n_out, n_in:] = 0
+            weight[:n_out, :n_in], bias[:n_out] = self.split(
+                getattr(self, name).detach()
+            )
+        self.shape = shape
+        for name, new in grown.items():
+            self.assign(name, new)
+
+
+class BayesConv2d(BayesLayer):
+    """A 3 x 3 convolution, padded to keep the size; one weight sample serves a batch."""
+
+    def __init__(self, n_in: int, n_out: int, config: Config,
+                 device: torch.device | None = None) -> None:  # fmt: skip
+        super().__init__((n_out, n_in, 3, 3), config, device)
+
+    def operate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return F.conv2d(x, weight, bias, padding=1)
+
+    def draw_many(self, x: Tensor, samples: int) -> Tensor:
+        """M weight samples in one call: (B, C or M*C, H, W) -> (B, M*out, H, W)."""
+        out, n_in = self.shape[:2]
+        noise = torch.randn(samples, len(self.mu), device=x.device)
+        drawn = self.mu + (self.rho / 2).exp() * noise  # (M, weights and biases)
+        weight = drawn[:, :-out].reshape(samples * out, *self.shape[1:])
+        groups = x.shape[1] // n_in  # 1 for the image, M once the samples have parted
+        return F.conv2d(
+            x, weight, drawn[:, -out:].reshape(-1), padding=1, groups=groups
+        )
+
+
+# -------------------------------------------------------------------------- the network
+
+TRUNK = (16, 32)  # paper: channels of the two convolutions
+
+
+class ProgressiveBNN(nn.Module):
+    """An optional convolutional trunk, hidden layers that grow, and heads."""
+
+    def __init__(self, image_shape: tuple[int, int, int], config: Config,
+                 trunk: bool = False, device: torch.device | None = None) -> None:  # fmt: skip
+        super().__init__()
+        self.config, self.device = config, device or torch.device("cpu")
+        channels, height, width = image_shape
+        self.trunk = nn.ModuleList()
+        if trunk:
+            for out in TRUNK:
+                self.trunk.append(BayesConv2d(channels, out, config, device))
+                channels, height, width = out, height // 2, width // 2
+        sizes = [channels * height * width, *config.hidden]
+        self.hidden = nn.ModuleList(
+            BayesLinear(a, b, config, device) for a, b in pairwise(sizes)
+        )
+        self.heads = nn.ModuleList()
+
+    def sizes(self) -> list[int]:
+        return [layer.shape[0] for layer in self.hidden]
+
+    def path(self, head: int) -> list[BayesLayer]:
+        """The layers an input meets on its way to a head."""
+        return [*self.trunk, *self.hidden, self.heads[head]]
+
+    def add_head(self, classes: int) -> None:
+        width = self.hidden[-1].shape[0]
+        self.heads.append(BayesLinear(width, classes, self.config, self.device))
+
+    def apply_layers(self, x: Tensor, head: int,
+                     call: Callable[[int, BayesLayer, Tensor], Tensor],
+                     keep: list[Tensor] | None = None) -> Tensor:  # fmt: skip
+        """The network's computation; `call(i, layer, x)` says how a layer acts."""
+        last = len(self.trunk) + len(self.hidden)
+        for i, layer in enumerate(self.path(head)):
+            if i == len(self.trunk):
+                x = x.flatten(1)
+            x = call(i, layer, x)
+            if i < last:
+                x = F.relu(x)
+            if i < len(self.trunk):
+                x = F.max_pool2d(x, 2)
+            elif keep is not None and i < last:
+                keep.append(x)
+        return x
+
+    def forward(self, x: Tensor, head: int = 0, sample: bool = True) -> Tensor:
+        """Logits under one draw of the weights (or under their means)."""
+        return self.apply_layers(x, head, lambda i, layer, x: layer(x, sample))
+
+    def activations(self, x: Tensor) -> list[Tensor]:
+        """Each hidden layer's activations under the mean weights."""
+        kept: list[Tensor] = []
+        self.apply_layers(x, 0, lambda i, layer, x: layer(x, False), kept)
+        return kept
+
+    def logits(self, x: Tensor, head: int, samples: int) -> Tensor:
+        """(M, B, classes): M draws for every input in one batched pass.
+
+        Given its input, a linear layer's output is Gaussian with known moments, so its
+        noise can be drawn there, for each input by itself: the predictive distribution
+        of one input stays exactly the same. Convolutions draw M weights.
+        """
+        for layer in self.trunk:
+            x = F.max_pool2d(F.relu(layer.draw_many(x, samples)), 2)
+        x = (
+            x.reshape(len(x), samples, -1).transpose(0, 1)
+            if self.trunk
+            else x.flatten(1)
+        )
+        for layer in [*self.hidden, self.heads[head]]:
+            mean, variance = layer.moments(x)
+            deviation = variance.sqrt_()
+            noise = torch.randn(samples, *mean.shape[-2:], device=x.device)
+            x = torch.addcmul(mean, deviation, noise, out=noise)
+            if layer is not self.heads[head]:
+                x = F.relu_(x)
+        return x
+
+    def kl(self) -> Tensor:
+        layers = [m for m in self.modules() if isinstance(m, BayesLayer)]
+        return torch.stack([layer.kl() for layer in layers]).sum()
+
+    def posterior_becomes_prior(self) -> None:
+        for module in self.modules():
+            if isinstance(module, BayesLayer):
+                module.posterior_becomes_prior()
+
+
+class Prediction(NamedTuple):
+    probabilities: Tensor  # (N, classes), the mean over Monte Carlo samples
+    entropy: Tensor  # of that mean: all uncertainty, in nats
+    mutual_information: Tensor  # what of it is about the weights
+
+
+@torch.no_grad()
+def predict(
+    net: ProgressiveBNN, x: Tensor, head: int = 0, samples: int = 10
+) -> Prediction:
+    """Class probabilities from M weight samples, in chunks that bound the memory."""
+    widest = max(
+        [*net.sizes(), *(c * math.prod(x.shape[2:]) for c in TRUNK if net.trunk)]
+    )
+    chunk = max(1, 2**24 // (samples * widest))
+    parts = []
+    for piece in x.split(chunk):
+        p = net.logits(piece, head, samples).softmax(-1)
+        mean = p.mean(0)
+        total = torch.special.entr(mean).sum(-1)
+        parts.append((mean, total, total - torch.special.entr(p).sum(-1).mean(0)))
+    return Prediction(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+# ------------------------------------------------------------------ structure: Eqs. 4-7
+
+
+def prune(net: ProgressiveBNN, config: Config) -> list[Tensor]:
+    """Re-initialise the hidden weights with SNR < beta; delta_k, the count a layer (Eq. 4)."""
+    deltas = []
+    for k, layer in enumerate(net.hidden):
+        mask = layer.snr() < config.threshold("beta", k)
+        layer.reinitialise(mask)
+        deltas.append(mask.sum())
+    return deltas
+
+
+@torch.no_grad()
+def class_means(
+    net: ProgressiveBNN, x: Tensor, y: Tensor, classes: int
+) -> list[Tensor]:
+    """phi of Eq. 5: mean activation (classes, neurons) of every hidden layer."""
+    sums = [torch.zeros(classes, n, device=x.device) for n in net.sizes()]
+    for xs, ys in zip(x.split(2048), y.split(2048), strict=True):
+        for total, activation in zip(sums, net.activations(xs), strict=True):
+            total.index_add_(0, ys, activation)
+    counts = torch.zeros(classes, device=x.device).index_add_(
+        0, y, torch.ones_like(y).float()
+    )
+    return [total / counts[:, None] for total in sums]
+
+
+def class_distances(means: Tensor) -> Tensor:
+    """The left side of Eq. 5: mean |phi_i - phi_j| over the pairs of classes, a neuron."""
+    tc = len(means)
+    ordered = means.sort(
+        0
+    ).values  # the i-th smallest is above i values and below the rest
+    sign = 2 * torch.arange(tc, device=means.device) - (tc - 1)
+    return 2 * (sign[:, None] * ordered).sum(0) / max(tc * (tc - 1), 1)
+
+
+def shared_neurons(distances: Tensor, gamma: float) -> Tensor:
+    """alpha_share: the neurons that tell the classes apart already (Eq. 5)."""
+    return (distances > gamma).sum()
+
+
+def pruned_neurons(delta: float, size_before: int) -> float:
+    """alpha_prune: the pruned weights, counted in neurons of layer k (Eq. 6)."""
+    return delta / size_before
+
+
+def required_neurons(n_init: int, task: Task, first: Task) -> float:
+    """alpha_req: n_init, scaled for another input size or number of classes."""
+    ratio = (task.inputs / first.inputs) * (len(task.classes) / len(first.classes))
+    return n_init * math.sqrt(ratio)
+
+
+def neurons_to_add(required: float, shared: float, pruned: float) -> int:
+    """alpha = alpha_req - (alpha_share + alpha_prune), never below 0 (Eq. 7)."""
+    return max(0, round(required - (shared + pruned)))
+
+
+def grow(net: ProgressiveBNN, alpha: Sequence[int]) -> None:
+    """Add alpha_k neurons to hidden layer k: its rows, and the next layers' columns."""
+    zero = net.config.new_into_old == "zero"
+    extra_in = 0
+    for layer, extra in zip(net.hidden, alpha, strict=True):
+        if extra_in or extra:
+            layer.grow(extra_in, extra, zero)
+        extra_in = extra
+    for head in net.heads:
+        if extra_in:
+            head.grow(extra_in, 0, zero)
+
+
+def utilisation(net: ProgressiveBNN, config: Config) -> list[float]:
+    """The share of each hidden layer's weights that are significant, SNR >= beta."""
+    return [
+        (layer.snr() >= config.threshold("beta", k)).float().mean().item()
+        for k, layer in enumerate(net.hidden)
+    ]
+
+
+# ------------------------------------------------------------------------------ coreset
+
+
+def choose_coreset(x: Tensor, y: Tensor, size: int, choice: str) -> Tensor:
+    """Indices of the samples to store: random, balanced over classes, or k-center."""
+    if size >= len(x):
+        raise RclCpbError(
+            f"a coreset of {size} from a task of {len(x)} samples leaves none to train on:"
+            " choose a smaller coreset."
+        )
+    if choice == "k-center":
+        return _k_center(x.flatten(1), size)
+    order = torch.randperm(len(x), device=x.device)
+    if choice == "random":
+        return order[:size]
+    rank = torch.zeros_like(
+        y
+    )  # balanced: the first of each class, the second of each, ...
+    for label in y.unique():
+        mine = y[order] == label
+        rank[mine] = torch.arange(int(mine.sum()), device=y.device)
+    return order[rank.argsort(stable=True)][:size]
+
+
+def _k_center(x: Tensor, size: int) -> Tensor:
+    """Greedy k-center: each next sample is the one farthest from all chosen before."""
+    chosen = [int(torch.randint(len(x), ()))] if size else []
+    distance = torch.full((len(x),), math.inf, device=x.device)
+    while len(chosen) < size:
+        distance = torch.minimum(distance, (x - x[chosen[-1]]).square().sum(1))
+        chosen.append(int(distance.argmax()))
+    return torch.tensor(chosen, dtype=torch.long, device=x.device)
+
+
+class Affine(NamedTuple):
+    """How far a random distortion may go."""
+
+    degrees: float = 0.0
+    zoom: float = 0.0
+    shear: float = 0.0
+    pixels: int = 0
+    flip: bool = False
+
+
+DISTORTIONS = {
+    "shift": Affine(pixels=2),
+    "affine": Affine(degrees=15, zoom=0.12, shear=0.2, pixels=4),
+    "crop-flip": Affine(pixels=4, flip=True),
+}
+
+
+def distort(x: Tensor, image_shape: tuple[int, int, int], kind: str) -> Tensor:
+    """Each image moved by its own random affine map; x keeps its shape."""
+    limit = DISTORTIONS[kind]
+    n, (_, height, width) = len(x), image_shape
+    u = 2 * torch.rand(6, n, device=x.device) - 1
+    angle, zoom = math.radians(limit.degrees) * u[0], 1 + limit.zoom * u[1]
+    shear = limit.shear * u[2]
+    mirror = u[5].sign() if limit.flip else torch.ones_like(zoom)
+    steps = torch.tensor([2 / width, 2 / height], device=x.device)
+    move = u[3:5] * (limit.pixels + 0.5)
+    if not (limit.degrees or limit.zoom or limit.shear):
+        move = move.round()  # whole pixels blur nothing
+    cos, sin = angle.cos() * zoom, angle.sin() * zoom
+    rows = (
+        [mirror * cos, -sin + shear, move[0] * steps[0]],
+        [sin, cos, move[1] * steps[1]],
+    )
+    theta = torch.stack([torch.stack(row, 1) for row in rows], 1)  # (n, 2, 3)
+    grid = F.affine_grid(theta, [n, 1, height, width], align_corners=False)
+    images = x.reshape(n, *image_shape)
+    moved = F.grid_sample(images, grid, align_corners=False)
+    return moved.reshape(x.shape)
+
+
+# ---------------------------------------------------------------------- training: Eq. 8
+
+
+class DrawnLinear(torch.autograd.Function):
+    """x W' + b + sqrt(x^2 V' + v) * eps, the noise term only where V is given.
+
+    Its backward writes the weights' gradients straight into the flat gradient vectors
+    (`out`), which saves a copy and a sum of them; only x's gradient is returned.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, anchor: Tensor, mean: Any, variance: Any,
+                noise: Tensor | None, out: Any) -> Tensor:  # fmt: skip
+        (weight, bias), ctx.out = mean, out
+        result = torch.addmm(bias, x, weight.t())
+        if noise is None:
+            ctx.save_for_backward(x, weight)
+            return result
+        squared = x * x
+        deviation = torch.addmm(variance[1], squared, variance[0].t()).sqrt_()
+        ctx.save_for_backward(x, weight, squared, variance[0], deviation, noise)
+        return result.addcmul_(deviation, noise)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (g,), (x, weight, *local) = grads, ctx.saved_tensors
+        needed = ctx.needs_input_grad[0]
+        torch.mm(g.t(), x, out=ctx.out[0])
+        torch.sum(g, 0, out=ctx.out[1])
+        back = torch.mm(g, weight) if needed else None
+        if local:
+            squared, variance, deviation, noise = local
+            g = (g * noise).div_(deviation).mul_(0.5)  # gradient of the variance
+            torch.mm(g.t(), squared, out=ctx.out[2])
+            torch.sum(g, 0, out=ctx.out[3])
+            if back is not None:
+                back.addcmul_(torch.mm(g, variance), x, value=2)
+        return back, None, None, None, None, None
+
+
+class FlatPosterior:
+    """The fast path: the layers' parameters as four long vectors, trained as one.
+
+    Autograd sees a plain network with the drawn weights; the chain rule from there to mu
+    and rho and the gradient of the KL are a few closed-form passes over the vectors:
+
+        w = mu + sigma eps      dL/dmu = dL/dw,  dL/drho = dL/dw * (w - mu) / 2
+        local: variance exp(rho)                 dL/drho = dL/dvariance * exp(rho)
+        KL: d/dmu = (mu - prior_mu) / prior_variance,  d/drho = (exp(rho - prior_rho) - 1) / 2
+
+    tests/test_training.py holds it equal to autograd on the layers' plain formulas. The
+    noise of a step is a slice, at a random place, of a pool of normals that is drawn anew
+    every epoch: each step's noise is independent standard normal; only two steps may
+    share numbers, and then for other weights.
+    """
+
+    POOL = 8  # the pool is this many times what one step needs
+
+    def __init__(self, net: ProgressiveBNN, head: int) -> None:
+        self.net, self.head, self.layers = net, head, net.path(head)
+        sizes = [len(layer.mu) for layer in self.layers]
+        flat: dict[str, Tensor] = {}
+        for name in (
+            "mu",
+            "rho",
+            "prior_mu",
+            "prior_rho",
+        ):  # layers become views of these
+            flat[name] = torch.cat(
+                [getattr(layer, name).detach() for layer in self.layers]
+            )
+            for layer, piece in zip(self.layers, flat[name].split(sizes), strict=True):
+                getattr(layer, name).data = piece
+        self.mu, self.rho = nn.Parameter(flat["mu"]), nn.Parameter(flat["rho"])
+        self.prior_mu, self.prior_rho = flat["prior_mu"], flat["prior_rho"]
+        self.prior_precision = (-self.prior_rho).exp()
+        self.mu.grad, self.rho.grad = (
+            torch.zeros_like(self.mu),
+            torch.zeros_like(self.mu),
+        )
+        self.local = net.config.sampling == "local"
+        self.drawn = sum(sizes[: len(net.trunk)]) if self.local else sum(sizes)
+        self.scratch, self.weights = (
+            torch.empty_like(self.mu),
+            torch.empty_like(self.mu),
+        )
+        self.variance = torch.empty_like(self.mu)
+        self.anchor = torch.ones((), device=self.mu.device, requires_grad=True)
+        self.pieces = [
+            self._pieces(layer, sizes, i) for i, layer in enumerate(self.layers)
+        ]
+        self.starts, self.place = iter(()), 0
+
+    def _pieces(self, layer: BayesLayer, sizes: list[int], i: int) -> Any:
+        """A layer's views of weights and variances, and of where their gradients go."""
+        at = slice(sum(sizes[:i]), sum(sizes[: i + 1]))
+        vectors = self.weights, self.variance, self.mu.grad, self.rho.grad
+        mean, variance, g_mean, g_variance = (layer.split(v[at]) for v in vectors)
+        if isinstance(
+            layer, BayesConv2d
+        ):  # autograd adds into .grad, which is our vector
+            mean = tuple(view.detach().requires_grad_() for view in mean)
+            for view, gradient in zip(mean, g_mean, strict=True):
+                view.grad = gradient
+        return mean, variance, (*g_mean, *g_variance)
+
+    def new_pool(self, steps: int, batch: int) -> None:
+        """Draw the normals from which the coming steps take their noise."""
+        outputs = sum(layer.shape[0] for layer in self.layers[len(self.net.trunk) :])
+        need = self.drawn + (batch * outputs if self.local else 0)
+        self.pool = torch.randn(self.POOL * need, device=self.mu.device)
+        starts = torch.randint((self.POOL - 1) * need // 16 + 1, (steps,))
+        self.starts = iter((16 * starts).tolist())  # aligned slices are read faster
+
+    def noise(self, shape: Sequence[int]) -> Tensor:
+        """The step's next standard normals: a slice of the pool."""
+        start, self.place = self.place, self.place + math.prod(shape)
+        return self.pool[start : self.place].view(*shape)
+
+    def draw(self) -> None:
+        """The step's weights: mu + sigma eps, or mu and its variance where noise is local."""
+        mu, rho = self.mu.detach(), self.rho.detach()
+        n, self.place = self.drawn, next(self.starts)
+        if n:
+            torch.mul(rho[:n], 0.5, out=self.scratch[:n]).exp_()
+            self.scratch[:n].mul_(self.noise((n,)))  # sigma eps
+            torch.add(mu[:n], self.scratch[:n], out=self.weights[:n])
+        if n < len(mu):
+            self.weights[n:] = mu[n:]
+            torch.exp(rho[n:], out=self.variance[n:])
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The network under the drawn weights."""
+
+        def call(i: int, layer: BayesLayer, x: Tensor) -> Tensor:
+            mean, variance, out = self.pieces[i]
+            if isinstance(layer, BayesConv2d):
+                return layer.operate(x, *mean)
+            noise = self.noise((len(x), layer.shape[0])) if self.local else None
+            result: Tensor = DrawnLinear.apply(
+                x, self.anchor, mean, variance, noise, out
+            )
+            return result
+
+        return self.net.apply_layers(x, self.head, call)
+
+    def loss(self, x: Tensor, y: Tensor, kl_weight: float) -> Tensor:
+        """One draw: the batch's mean NLL; gradients of NLL + kl_weight * KL in mu and rho."""
+        if self.net.trunk:
+            first = len(self.layers[0].mu) + len(self.layers[1].mu)
+            self.mu.grad[:first] = 0
+        self.draw()
+        nll = F.cross_entropy(self.logits(x), y)
+        nll.backward()
+        with torch.no_grad():
+            self._finish(self.mu.grad, self.rho.grad, kl_weight)
+        return nll.detach()
+
+    def _finish(self, g_mu: Tensor, g_rho: Tensor, kl_weight: float) -> None:
+        """From gradients of weights and variances to those of mu and rho, with the KL's."""
+        n, scratch = self.drawn, self.scratch
+        if n < len(g_mu):
+            g_rho[n:].mul_(self.variance[n:])
+        torch.mul(scratch[:n], g_mu[:n], out=g_rho[:n]).mul_(0.5)
+        if kl_weight:
+            torch.sub(self.rho, self.prior_rho, out=scratch).exp_().sub_(1)
+            g_rho.add_(scratch, alpha=kl_weight / 2)
+            torch.sub(self.mu, self.prior_mu, out=scratch)
+            g_mu.addcmul_(scratch, self.prior_precision, value=kl_weight)
+
+    def optimizer(self, lr_mu: float, lr_rho: float) -> torch.optim.Adam:
+        """A new Adam: growth changed the shapes, and old moments belong to the old task."""
+        groups = [
+            {"params": [self.mu], "lr": lr_mu},
+            {"params": [self.rho], "lr": lr_rho},
+        ]
+        return torch.optim.Adam(groups, fused=self.mu.device.type in ("cpu", "cuda"))
+
+    def kl(self) -> Tensor:
+        return torch.stack([layer.kl().detach() for layer in self.layers]).sum()
+
+
+class Phase(NamedTuple):
+    """One fit: how many steps a round, and with what."""
+
+    name: str
+    rounds: list[int]
+    batch: int
+    lr_mu: float
+    lr_rho: float
+    kl_weight: float  # of the KL, already divided by the number of samples
+    distort: str
+
+    @staticmethod
+    def training(config: Config, samples: int) -> Phase:
+        """Eq. 8 over the task's data: a round is an epoch."""
+        rounds = [math.ceil(samples / config.batch_size)] * config.epochs
+        return Phase("train", rounds, config.batch_size, config.lr_mu, config.lr_rho,
+                     config.kl_weight / samples, config.augment)  # fmt: skip
+
+    @staticmethod
+    def replaying(config: Config, samples: int, name: str = "replay") -> Phase:
+        """Eq. 8 over stored samples: rounds of at most 100 steps."""
+        whole, rest = divmod(config.replay_steps, 100)
+        rounds = [100] * whole + ([rest] if rest else [])
+        ratio = config.lr_rho / config.lr_mu
+        return Phase(name, rounds, config.replay_batch, config.replay_lr,
+                     config.replay_lr * ratio, config.replay_kl / max(samples, 1),
+                     config.distort)  # fmt: skip
+
+
+class Samples(NamedTuple):
+    """Network inputs and the head's columns they belong to."""
+
+    x: Tensor
+    y: Tensor
+
+
+def batches(
+    samples: int, size: int, steps: int, device: torch.device
+) -> Iterator[Tensor]:
+    """Indices of `steps` batches: a shuffle of the samples after another."""
+    left = 0
+    while steps:
+        if not left:
+            order = torch.randperm(samples).to(device).split(size)
+            left = len(order)
+        yield order[len(order) - left]
+        left, steps = left - 1, steps - 1
+
+
+def train_round(flat: FlatPosterior, optimizer: torch.optim.Adam, data: Samples,
+                phase: Phase, steps: int, image_shape: tuple[int, int, int],
+                mix: Samples | None = None, mixed: int = 0, mix_distort: str = "none",
+                ) -> Tensor:  # fmt: skip
+    """`steps` steps of Adam on NLL + KL / N; the mean NLL on the way."""
+    total = torch.zeros((), device=data.y.device)
+    flat.new_pool(steps, min(phase.batch, len(data.y)) + (mixed if mix else 0))
+    for index in batches(len(data.y), phase.batch, steps, data.y.device):
+        x, y = data.x.index_select(0, index), data.y.index_select(0, index)
+        if phase.distort != "none":
+            x = distort(x, image_shape, phase.distort)
+        if mix is not None:
+            index = torch.randint(len(mix.y), (mixed,), device=y.device)
+            old = mix.x.index_select(0, index)
+            if mix_distort != "none":
+                old = distort(old, image_shape, mix_distort)
+            x, y = torch.cat([x, old]), torch.cat([y, mix.y.index_select(0, index)])
+        total += flat.loss(x, y, phase.kl_weight)
+        optimizer.step()
+    return total / steps
+
+
+# -------------------------------------------------------------------------- Algorithm 1
+
+
+@contextmanager
+def seeded(*key: Any) -> Iterator[None]:
+    """Randomness as a function of (seed, task, phase, round) and of nothing before it.
+
+    That is what lets a stopped run go on bit for bit, and runs share a process.
+    """
+    digest = hashlib.sha256(repr(key).encode()).digest()
+    with torch.random.fork_rng():
+        torch.manual_seed(int.from_bytes(digest[:7], "little"))
+        yield
+
+
+@dataclass
+class Stage:
+    """What happened at one task. Lists inside are one entry a hidden layer or a task."""
+
+    task: str
+    pruned: list[int] = field(default_factory=list)  # delta_k
+    shared: list[int] = field(default_factory=list)  # alpha_share
+    added: list[int] = field(default_factory=list)  # alpha
+    hidden: list[int] = field(default_factory=list)  # sizes after growing
+    utilisation: list[float] = field(default_factory=list)  # significant weights' share
+    zero_shot: float = 0.0  # accuracy on the task before learning it
+    train_nll: float = 0.0  # of the last epoch
+    train_kl: float = 0.0
+    accuracy: list[float] = field(default_factory=list)  # R[t]: on tasks 1..t
+    nll: list[float] = field(default_factory=list)
+    ece: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+    structure_seconds: float = 0.0  # of these, pruning and growing
+
+
+class Learner:
+    """Algorithm 1. Iterate over it: a `Stage` comes out after each task.
+
+    `net` is the network as it stands, `coreset` the stored samples of each task, and
+    `stages` what has happened so far; `state()` and `restore()` carry a run over a stop.
+    """
+
+    def __init__(self, scenario: Scenario, config: Config, seed: int = 0,
+                 device: str | torch.device = "cpu", progress: bool = False,
+                 keep: Callable[[Learner], None] | None = None) -> None:  # fmt: skip
+        self.scenario, self.config, self.seed = scenario, config, seed
+        self.device, self.keep = torch.device(device), keep
+        self.image_shape = scenario.image_shape()
+        self.stages: list[Stage] = []
+        self.coreset: list[Samples] = []
+        self.partial: dict[str, Any] = {}  # a task half learned
+        self._check()
+        with seeded(seed, "network"):
+            self.net = self.new_network(config.hidden)
+        total = config.epochs * len(scenario.tasks)
+        self.bar = tqdm(
+            total=total, disable=not progress, unit="epoch", dynamic_ncols=True
+        )
+
+    def _check(self) -> None:
+        for t, task in enumerate(self.scenario.tasks):
+            if self.config.coreset >= len(task.y_train):
+                raise RclCpbError(
+                    f"coreset={self.config.coreset}, but task {t} ({task.name}) has only"
+                    f" {len(task.y_train)} samples: choose a smaller coreset."
+                )
+        multi = self.scenario.heads == "multi"
+        if multi and self.config.replay_mix:
+            raise RclCpbError("replay_mix needs a single head: set it to 0.")
+        permuted = any(task.permutation is not None for task in self.scenario.tasks)
+        if permuted and (self.config.distort, self.config.augment) != ("none", "none"):
+            raise RclCpbError(
+                "permuted pixels cannot be distorted: set distort='none'."
+            )
+
+    def new_network(self, hidden: Sequence[int]) -> ProgressiveBNN:
+        config = replace(self.config, hidden=tuple(hidden))
+        return ProgressiveBNN(
+            self.image_shape, config, self.scenario.trunk, self.device
+        )
+
+    def __iter__(self) -> Iterator[Stage]:
+        for t in range(len(self.stages), len(self.scenario.tasks)):
+            yield self.learn_task(t)
+        self.bar.close()
+
+    def head(self, t: int) -> int:
+        return t if self.scenario.heads == "multi" else 0
+
+    def samples(self, t: int, split: str = "train") -> Samples:
+        """A task's data as tensors on the device."""
+        task = self.scenario.tasks[t]
+        x = self.scenario.inputs(getattr(task, f"x_{split}"), task, self.device)
+        return Samples(
+            x, self.scenario.targets(getattr(task, f"y_{split}"), t, self.device)
+        )
+
+    def split_task(self, t: int) -> tuple[Samples, Samples]:
+        """D_t without CT_t, and CT_t: the stored samples are never trained on as such."""
+        data = self.samples(t)
+        with seeded(self.seed, t, "coreset"):
+            chosen = choose_coreset(
+                *data, self.config.coreset, self.config.coreset_choice
+            )
+        rest = torch.ones(len(data.y), dtype=torch.bool, device=self.device)
+        rest[chosen] = False
+        return Samples(data.x[rest], data.y[rest]), Samples(
+            data.x[chosen], data.y[chosen]
+        )
+
+    def learn_task(self, t: int) -> Stage:
+        """One pass through the loop of Algorithm 1."""
+        began, config = time.perf_counter(), self.config
+        single = self.scenario.heads == "single"
+        stage = Stage(self.scenario.tasks[t].name)
+        data, stored = self.split_task(t)
+        self.coreset.append(stored)
+        with seeded(self.seed, t, "structure"):
+            if config.coreset_only:
+                self.net = self.new_network(config.hidden)
+            elif t > 0:
+                self.net.posterior_becomes_prior()
+                self.restructure(t, data, stage)
+            stage.structure_seconds = time.perf_counter() - began
+            kept = self.open_head(t)
+        stage.hidden = self.net.sizes()
+        stage.zero_shot = self.evaluate(t, self.net)[0]
+        if not config.coreset_only:
+            phase = Phase.training(config, len(data.y))
+            stage.train_nll, stage.train_kl = self.fit(
+                self.net, t, phase, self.head(t), data
+            )
+        if single:
+            if kept is not None and config.restore_head:
+                self.restore_rows(kept)
+            if config.replay:
+                self.net.posterior_becomes_prior()
+                everything = self.stored_samples(t)
+                phase = Phase.replaying(config, len(everything.y))
+                self.fit(self.net, t, phase, 0, everything)
+        stage.utilisation = utilisation(self.net, config)
+        scores = [self.evaluate(j, self.net_for(j, t)) for j in range(t + 1)]
+        stage.accuracy, stage.nll, stage.ece = map(list, zip(*scores, strict=True))
+        stage.seconds = time.perf_counter() - began + self.partial.pop("seconds", 0.0)
+        self.stages.append(stage)
+        if self.keep:
+            self.keep(self)
+        return stage
+
+    def restructure(self, t: int, data: Samples, stage: Stage) -> None:
+        """Re-initialise what does nothing, add what the task cannot borrow (Eqs. 4-7)."""
+        config, net = self.config, self.net
+        if config.prune:
+            stage.pruned = [int(delta) for delta in prune(net, config)]
+        if not config.grow:
+            return
+        for k, means in enumerate(self.task_means(t, data)):
+            shared = int(
+                shared_neurons(class_distances(means), config.threshold("gamma", k))
+            )
+            task, first = self.scenario.tasks[t], self.scenario.tasks[0]
+            required = required_neurons(config.hidden[k], task, first)
+            pruned = pruned_neurons(stage.pruned[k], net.hidden[k].shape[1])
+            stage.shared.append(shared)
+            stage.added.append(neurons_to_add(required, shared, pruned))
+        grow(net, stage.added)
+
+    def task_means(self, t: int, data: Samples) -> list[Tensor]:
+        """Mean activations for the classes that Eq. 5 compares at task t."""
+        x, y = data
+        if self.config.distance_classes == "seen" and self.scenario.heads == "single":
+            old = self.coreset[:t]
+            x = torch.cat([x, *(s.x for s in old)])
+            y = torch.cat([y, *(s.y for s in old)])
+        labels, index = y.unique(return_inverse=True)
+        return class_means(self.net, x, index, len(labels))
+
+    def open_head(self, t: int) -> BayesLinear | None:
+        """A head for task t's classes; in single-head, the old output layer is returned."""
+        net, columns = self.net, len(self.scenario.columns(t))
+        if self.scenario.heads == "multi":
+            while len(net.heads) <= t:  # a fresh control network lacks the older ones
+                net.add_head(len(self.scenario.columns(len(net.heads))))
+            return None
+        if not net.heads:
+            net.add_head(columns)
+            return None
+        old = net.heads[0]
+        if columns == old.shape[0]:
+            return None
+        kept = copy.deepcopy(old)
+        if self.config.reinit_head:
+            net.heads[0] = BayesLinear(old.shape[1], columns, self.config, self.device)
+        else:
+            old.grow(0, columns - old.shape[0])
+        return kept
+
+    @torch.no_grad()
+    def restore_rows(self, kept: BayesLinear) -> None:
+        """Old classes' output weights as they were after the replay of the task before."""
+        rows, head = kept.shape[0], self.net.heads[0]
+        for name in ("mu", "rho"):
+            weight, bias = head.split(getattr(head, name))
+            weight[:rows], bias[:rows] = kept.split(getattr(kept, name))
+
+    def stored_samples(self, t: int) -> Samples:
+        """CT_1..t, end to end."""
+        xs, ys = zip(*self.coreset[: t + 1], strict=True)
+        return Samples(torch.cat(xs), torch.cat(ys))
+
+    def net_for(self, j: int, t: int) -> ProgressiveBNN:
+        """The network that answers for task j: in multi-head, a copy fitted on CT_j."""
+        if self.scenario.heads == "single" or not (
+            self.config.replay and self.config.coreset
+        ):
+            return self.net
+        net = copy.deepcopy(self.net)
+        net.posterior_becomes_prior()
+        phase = Phase.replaying(self.config, len(self.coreset[j].y), f"fit {j}")
+        self.fit(net, t, phase, j, self.coreset[j])
+        return net
+
+    def fit(self, net: ProgressiveBNN, t: int, phase: Phase, head: int,
+            data: Samples) -> tuple[float, float]:  # fmt: skip
+        """Adam on Eq. 8, from the posterior the network has; the last NLL and KL."""
+        flat = FlatPosterior(net, head)
+        optimizer = flat.optimizer(phase.lr_mu, phase.lr_rho)
+        mix, nll, kl = None, torch.tensor(math.nan), torch.tensor(math.nan)
+        if phase.name == "train" and self.config.replay_mix and t > 0:
+            mix = self.stored_samples(t)
+        for r in range(self._resume(phase, flat, optimizer), len(phase.rounds)):
+            with seeded(self.seed, t, phase.name, r):
+                nll = train_round(flat, optimizer, data, phase, phase.rounds[r],
+                                  self.image_shape, mix, self.config.replay_mix,
+                                  self.config.distort)  # fmt: skip
+            kl = flat.kl()
+            if not math.isfinite(nll + kl):
+                raise RclCpbError(
+                    f"task {t}, {phase.name}, round {r}: the loss is not finite (NLL {nll:.3g},"
+                    f" KL {kl:.3g}). Lower lr_mu and lr_rho, or rho_init if it is high."
+                )
+            if phase.name == "train":
+                self._progress(t, nll, kl)
+                self._keep_partial(r + 1, flat, optimizer)
+        self.partial = {k: v for k, v in self.partial.items() if k == "seconds"}
+        return float(nll), float(kl)
+
+    def _progress(self, t: int, nll: Tensor, kl: Tensor) -> None:
+        done = self.stages[-1].accuracy if self.stages else []
+        known = f"{100 * np.mean(done):.1f}%" if done else "-"
+        self.bar.set_description(
+            f"task {t + 1}/{len(self.scenario.tasks)}", refresh=False
+        )
+        self.bar.set_postfix_str(
+            f"nll {nll:.3f}, kl {kl:.0f}, accuracy {known}, sizes {self.net.sizes()}",
+            refresh=False,
+        )
+        self.bar.update()
+
+    def _keep_partial(
+        self, done: int, flat: FlatPosterior, optimizer: torch.optim.Adam
+    ) -> None:
+        """Offer a half-learned task to `keep`, which decides whether it is time to save."""
+        if self.keep is None:
+            return
+        moments = {}
+        for name, parameter in (("mu", flat.mu), ("rho", flat.rho)):
+            moments[name] = parameter.detach()
+            for key, value in optimizer.state[parameter].items():
+                moments[f"{name}.{key}"] = value
+        self.partial |= {"rounds": done, "tensors": moments}
+        self.keep(self)
+
+    def _resume(
+        self, phase: Phase, flat: FlatPosterior, optimizer: torch.optim.Adam
+    ) -> int:
+        """Put a half-learned task's posterior and Adam moments back; the rounds it had."""
+        if phase.name != "train" or "rounds" not in self.partial:
+            return 0
+        tensors = self.partial["tensors"]
+        for name, parameter in (("mu", flat.mu), ("rho", flat.rho)):
+            parameter.data.copy_(tensors[name])
+            optimizer.state[parameter] = {
+                key.split(".")[1]: value.clone()
+                for key, value in tensors.items()
+                if key.startswith(f"{name}.")
+            }
+        self.bar.update(self.partial["rounds"])
+        return int(self.partial["rounds"])
+
+    def evaluate(self, j: int, net: ProgressiveBNN) -> tuple[float, float, float]:
+        """Accuracy, NLL and calibration error on task j's test data."""
+        x, y = self.samples(j, "test")
+        with seeded(self.seed, len(self.stages), "evaluate", j):
+            p = predict(net, x, self.head(j), self.config.test_samples).probabilities
+        return score(p, y)
+
+
+# ----------------------------------------------------------------------- metrics: Eq. 9
+
+
+def score(
+    probabilities: Tensor, y: Tensor, bins: int = 15
+) -> tuple[float, float, float]:
+    """Accuracy, negative log-likelihood and expected calibration error."""
+    confidence, answer = probabilities.max(1)
+    right = (answer == y).float()
+    nll = -probabilities.gather(1, y[:, None]).clamp_min(1e-12).log().mean()
+    place = (confidence * bins).long().clamp_max(bins - 1)
+    gap = torch.zeros(bins, device=y.device).index_add_(0, place, right - confidence)
+    return right.mean().item(), nll.item(), (gap.abs().sum() / len(y)).item()
+
+
+def average_accuracy(accuracy: Sequence[Sequence[float]]) -> float:
+    """Eq. 9: the mean over tasks after the last one."""
+    return float(np.mean(accuracy[-1]))
+
+
+def forgetting(accuracy: Sequence[Sequence[float]]) -> float:
+    """How far each old task fell from its best, on average."""
+    last = len(accuracy) - 1
+    falls = [max(accuracy[i][j] for i in range(j, last)) - accuracy[last][j]
+             for j in range(last)]  # fmt: skip
+    return float(np.mean(falls)) if falls else 0.0
+
+
+def backward_transfer(accuracy: Sequence[Sequence[float]]) -> float:
+    """BWT: what the tasks after it did to each task, on average."""
+    last = len(accuracy) - 1
+    moves = [accuracy[last][j] - accuracy[j][j] for j in range(last)]
+    return float(np.mean(moves)) if moves else 0.0
+
+
+def forward_transfer(zero_shot: Sequence[float], chance: Sequence[float]) -> float:
+    """FWT: accuracy on a task just before it is learned, above chance."""
+    gains = [z - c for z, c in zip(zero_shot[1:], chance[1:], strict=True)]
+    return float(np.mean(gains)) if gains else 0.0
+
+
+# ------------------------------------------------------------------------------ records
+
+
+@dataclass
+class Record:
+    """A finished run, as JSON keeps it: what was run, and what came out a task."""
+
+    scenario: str
+    method: str
+    seed: int
+    config: dict[str, Any]
+    tasks: list[str]
+    accuracy: list[list[float]]  # R[i][j]: on task j after task i, fractions of 1
+    nll: list[list[float]]
+    ece: list[list[float]]
+    zero_shot: list[float]  # on each task just before learning it
+    chance: list[float]
+    hidden: list[list[int]]  # sizes after each task
+    pruned: list[list[int]]
+    shared: list[list[int]]
+    added: list[list[int]]
+    utilisation: list[list[float]]
+    train_nll: list[float]
+    train_kl: list[float]
+    seconds: list[float]
+    structure_seconds: list[float]
+    coreset_total: int
+    parameters: int
+    peak_mib: int  # of the process that ran it
+    device: str
+    threads: int
+    versions: dict[str, str]
+    data_sha256: str
+    core_sha256: str
+    started: str
+
+
+def learn(scenario: Scenario, config: Config, seed: int = 0, method: str = "rcl-cpb",
+          device: str = "cpu", progress: bool = False,
+          learner: Learner | None = None) -> Record:  # fmt: skip
+    """Run Algorithm 1 to its end (or a given learner, half way, to its) and report."""
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    learner = learner or Learner(scenario, config, seed, device, progress)
+    for _ in learner:
+        pass
+    per_task = {
+        f.name: [getattr(stage, f.name) for stage in learner.stages]
+        for f in dataclasses.fields(Stage)
+        if f.name != "task"
+    }
+    columns = [len(scenario.columns(t)) for t in range(len(scenario.tasks))]
+    versions = {"python": platform.python_version(), "torch": str(torch.__version__),
+                "numpy": np.__version__, "rclcpb": __version__}  # fmt: skip
+    return Record(
+        scenario=scenario.name, method=method, seed=seed, config=asdict(config),
+        tasks=[task.name for task in scenario.tasks], **per_task,
+        chance=[1 / n for n in columns],
+        coreset_total=sum(len(s.y) for s in learner.coreset),
+        parameters=sum(p.numel() for p in learner.net.parameters()),
+        peak_mib=_peak_mib(), device=str(learner.device), threads=torch.get_num_threads(),
+        versions=versions, data_sha256=scenario.sha256(),
+        core_sha256=hashlib.sha256(Path(__file__).read_bytes()).hexdigest(), started=started,
+    )  # fmt: skip
+
+
+def _peak_mib() -> int:
+    """The largest memory this process has had; 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
+
+
+if __name__ == "__main__":
+    from rclcpb_runs import main
+
+    main()

@@ -1,0 +1,487 @@
+"""Records, checkpoints, tables and the command line of RCL-CPB.
+
+    python rclcpb_core.py run ta-smnist-5k --method rcl-cpb --seeds 0 1
+    python rclcpb_core.py table mnist
+    python rclcpb_core.py data
+
+A record is one JSON file, OUT/SCENARIO/METHOD-seedK.json. While a run goes on, a file of
+safetensors beside it holds what is needed to go on after a stop. Nothing here reads
+pickle: a file from a stranger cannot run code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+import typing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+import tyro
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from scipy.stats import ttest_rel
+from torch import Tensor
+
+import rclcpb_core as core
+from rclcpb_data import SHA256, replacing
+
+RESULTS = Path(__file__).parent / "book" / "results"  # the records the book shows
+
+# ------------------------------------------------------------------------------ records
+
+
+def save_record(record: core.Record, path: Path) -> None:
+    with replacing(path) as part:
+        part.write_text(json.dumps(asdict(record), indent=1, allow_nan=False) + "\n")
+
+
+def load_record(path: Path) -> core.Record:
+    try:
+        return core.Record(**json.loads(path.read_text()))
+    except (ValueError, TypeError) as error:
+        raise core.RclCpbError(
+            f"{path} is not a record of this version ({error}): move it away and run again."
+        ) from error
+
+
+def record_path(out: Path, scenario: str, method: str, seed: int) -> Path:
+    return out / scenario / f"{method}-seed{seed}.json"
+
+
+def load_records(results: Path, scenario: str, method: str) -> list[core.Record]:
+    """All seeds of a method on a scenario, in order."""
+    paths = (results / scenario).glob(f"{method}-seed*.json")
+    return sorted((load_record(p) for p in paths), key=lambda r: r.seed)
+
+
+# -------------------------------------------------------------------------- checkpoints
+
+
+class Checkpoint:
+    """A run on disk: the network after the last whole task, and a half-learned one.
+
+    Everything else (coresets, noise, batches) follows from the seed, see core.seeded.
+    """
+
+    def __init__(self, path: Path, about: dict[str, Any], every: float = 60.0) -> None:
+        self.path, self.about, self.every = path, about, every
+        self.saved, self.whole = time.monotonic(), dict[str, Tensor]()
+        self.stages = 0
+
+    def keep(self, learner: core.Learner) -> None:
+        """Save after each task, and every `every` seconds within one."""
+        if len(learner.stages) > self.stages:
+            state = learner.net.state_dict()
+            self.whole = {
+                f"net.{k}": v.detach().cpu().clone() for k, v in state.items()
+            }
+            self.stages = len(learner.stages)
+        elif time.monotonic() - self.saved < self.every:
+            return
+        self.save(learner)
+
+    def save(self, learner: core.Learner) -> None:
+        partial = dict(learner.partial)
+        tensors = dict(self.whole)
+        for name, value in partial.pop("tensors", {}).items():
+            tensors[f"partial.{name}"] = value.detach().cpu().clone()
+        state = self.about | {
+            "stages": [asdict(s) for s in learner.stages],
+            "partial": partial,
+        }
+        text = json.dumps(state)
+        metadata = {"state": text, "sha256": _digest(tensors, text)}
+        with replacing(self.path) as part:
+            save_file(tensors, part, metadata)
+        self.saved = time.monotonic()
+
+    def restore(self, learner: core.Learner) -> bool:
+        """Bring a new learner to where the file left off; False if there is no file."""
+        if not self.path.exists():
+            return False
+        state, tensors = self._read()
+        if {k: state.get(k) for k in self.about} != self.about:
+            raise core.RclCpbError(
+                f"{self.path} belongs to a run with another config or other data: choose"
+                " another --out, or delete it to start over."
+            )
+        learner.stages = [core.Stage(**stage) for stage in state["stages"]]
+        self.stages = len(learner.stages)
+        self.whole = {k: v for k, v in tensors.items() if k.startswith("net.")}
+        if learner.stages:
+            _rebuild(
+                learner, {k.removeprefix("net."): v for k, v in self.whole.items()}
+            )
+        halves = {k: v for k, v in tensors.items() if k.startswith("partial.")}
+        learner.partial = state["partial"]
+        if halves:
+            learner.partial["tensors"] = {
+                k.split(".", 1)[1]: v for k, v in halves.items()
+            }
+        learner.bar.update(learner.config.epochs * len(learner.stages))
+        return True
+
+    def _read(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        try:
+            with safe_open(self.path, "pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            if _digest(tensors, metadata["state"]) != metadata["sha256"]:
+                raise KeyError("checksum")
+            return json.loads(metadata["state"]), tensors
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise core.RclCpbError(
+                f"{self.path} is damaged or not a checkpoint ({error}): delete it to start"
+                " this run over."
+            ) from error
+
+
+def _digest(tensors: dict[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _rebuild(learner: core.Learner, state: dict[str, Tensor]) -> None:
+    """The network of a checkpoint, and the coresets, which the seed gives again."""
+    net = learner.new_network(learner.stages[-1].hidden)
+    width, head = net.sizes()[-1], 0
+    while f"heads.{head}.mu" in state:
+        net.add_head(len(state[f"heads.{head}.mu"]) // (width + 1))
+        head += 1
+    net.load_state_dict(state)
+    learner.net = net
+    learner.coreset = [learner.split_task(t)[1] for t in range(len(learner.stages))]
+
+
+# --------------------------------------------------------------------------------- runs
+
+
+class Job(NamedTuple):
+    """One run: what, with which seed, and where its record goes."""
+
+    scenario: str
+    method: str
+    seed: int
+    config: core.Config
+    path: Path
+    data_dir: str | None = None
+    device: str = "cpu"
+
+
+def run_job(job: Job, progress: bool = False) -> core.Record:
+    """Learn and record; a finished job is read back, a stopped one goes on."""
+    job.path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(job.path.with_suffix(".lock"), timeout=0):
+            return _run_locked(job, progress)
+    except Timeout:
+        raise core.RclCpbError(
+            f"another process is writing {job.path}: wait for it or choose another --out."
+        ) from None
+
+
+def _run_locked(job: Job, progress: bool) -> core.Record:
+    config = json.loads(json.dumps(asdict(job.config)))
+    if job.path.exists():
+        record = load_record(job.path)
+        if record.config != config:
+            odd = sorted(k for k in config if config[k] != record.config.get(k))
+            raise core.RclCpbError(
+                f"{job.path} holds a run with other settings ({', '.join(odd)}): choose"
+                " another --out or move it away."
+            )
+        return record
+    scenario = core.make_scenario(job.scenario, job.seed, job.data_dir)
+    about = {"scenario": job.scenario, "method": job.method, "seed": job.seed,
+             "config": config, "data": scenario.sha256()}  # fmt: skip
+    checkpoint = Checkpoint(job.path.with_suffix(".safetensors"), about)
+    learner = core.Learner(scenario, job.config, job.seed, job.device, progress,
+                           checkpoint.keep)  # fmt: skip
+    checkpoint.restore(learner)
+    record = core.learn(scenario, job.config, job.seed, job.method, learner=learner)
+    save_record(record, job.path)
+    checkpoint.path.unlink(missing_ok=True)
+    return record
+
+
+# ------------------------------------------------------------------------------- tables
+
+
+class PaperRow(NamedTuple):
+    """A number the paper prints; `source` is "own" or the paper it quotes."""
+
+    method: str
+    accuracy: float
+    deviation: float | None
+    hidden: tuple[int, int] | None
+    source: str = "own"
+
+
+PAPER: dict[str, list[PaperRow]] = {
+    "pmnist": [
+        PaperRow("rcl-cpb, gamma 0.3", 94.2, 0.23, (126, 139)),
+        PaperRow("rcl-cpb, gamma 0.12", 92.7, 0.14, (58, 93)),
+        PaperRow("vcl", 93.0, None, (100, 100), "quoted"),
+    ],
+    "mh-smnist": [
+        PaperRow("rcl-cpb", 99.3, 0.13, (116, 112)),
+        PaperRow("vcl", 98.4, None, (256, 256), "quoted"),
+    ],
+    "ta-smnist": [
+        PaperRow("rcl-cpb", 83.8, 0.38, (160, 128)),
+        PaperRow("vcl", 60.6, 4.41, (160, 128)),
+    ],
+    "mh-cifar100": [
+        PaperRow("rcl-cpb", 72.4, 0.40, (733, 789)),
+        PaperRow("vcl", 67.6, 0.74, (733, 789)),
+    ],
+    "ta-cifar100": [
+        PaperRow("rcl-cpb", 23.0, 0.38, (463, 292)),
+        PaperRow("vcl", 21.3, 0.79, (463, 292)),
+    ],
+    "mnist-svhn-cifar10": [
+        PaperRow("rcl-cpb", 81.5, 0.13, (636, 758)),
+        PaperRow("vcl", 75.7, 0.90, (636, 758)),
+    ],
+}
+GROUPS = {
+    "mnist": ("pmnist", "pmnist-shared", "mh-smnist", "ta-smnist"),
+    "mnist-5k": ("pmnist-5k", "pmnist-shared-5k", "mh-smnist-5k", "ta-smnist-5k"),
+    "cifar100": ("mh-cifar100", "ta-cifar100"),
+    "sequence": ("mnist-svhn-cifar10",),
+}
+HEADER = ("scenario", "method", "from", "accuracy %", "forgetting", "hidden", "neurons",
+          "parameters", "stored", "minutes", "seeds")  # fmt: skip
+
+
+def spread(values: list[float], digits: int = 2) -> str:
+    """mean ± standard deviation over seeds."""
+    text = f"{np.mean(values):.{digits}f}"
+    return text + (f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else "")
+
+
+def summary(records: list[core.Record]) -> tuple[str, ...]:
+    """One method's row of the table."""
+    r = records[0]
+    final = np.mean([r.hidden[-1] for r in records], axis=0)
+    return (
+        r.scenario, r.method, "recorded",
+        spread([100 * core.average_accuracy(r.accuracy) for r in records]),
+        spread([100 * core.forgetting(r.accuracy) for r in records], 1),
+        str([round(n) for n in final]), f"{final.sum():.0f}",
+        f"{np.mean([r.parameters for r in records]):,.0f}", str(r.coreset_total),
+        f"{np.mean([sum(r.seconds) for r in records]) / 60:.1f}", str(len(records)),
+    )  # fmt: skip
+
+
+def table_rows(results: Path, scenarios: typing.Iterable[str]) -> list[tuple[str, ...]]:
+    """Recorded methods of each scenario, then the paper's rows, labelled as such."""
+    rows: list[tuple[str, ...]] = []
+    for scenario in scenarios:
+        for method in core.METHODS:
+            if records := load_records(results, scenario, method):
+                rows.append(summary(records))
+        for p in PAPER.get(scenario, []):
+            accuracy = f"{p.accuracy}" + (f" ± {p.deviation}" if p.deviation else "")
+            size = (str(list(p.hidden)), str(sum(p.hidden))) if p.hidden else ("", "")
+            rows.append((scenario, p.method, f"paper ({p.source})", accuracy, "", *size,
+                         "", "", "", ""))  # fmt: skip
+    return rows
+
+
+def paired(results: Path, scenario: str, a: str, b: str) -> str:
+    """Method a against method b over the seeds both have: a sentence."""
+    first = {r.seed: 100 * core.average_accuracy(r.accuracy)
+             for r in load_records(results, scenario, a)}  # fmt: skip
+    second = {r.seed: 100 * core.average_accuracy(r.accuracy)
+              for r in load_records(results, scenario, b)}  # fmt: skip
+    seeds = sorted(set(first) & set(second))
+    if len(seeds) < 2:
+        return ""
+    x, y = [first[s] for s in seeds], [second[s] for s in seeds]
+    wins = sum(p > q for p, q in zip(x, y, strict=True))
+    p = float(ttest_rel(x, y).pvalue)
+    return (f"{scenario}: {a} - {b} = {np.mean(x) - np.mean(y):+.2f} points, better in"
+            f" {wins} of {len(seeds)} seeds (paired t-test p = {p:.2g})")  # fmt: skip
+
+
+def format_table(rows: list[tuple[str, ...]], header: tuple[str, ...] = HEADER) -> str:
+    """Columns side by side, for a terminal."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+             for row in [header, tuple("-" * w for w in widths), *rows]]  # fmt: skip
+    return "\n".join(lines)
+
+
+# ------------------------------------------------------------------------- command line
+
+Method = Literal[
+    "rcl-cpb", "rcl-cpb-A", "vcl", "rcl-cpb-plus", "vcl-plus", "coreset-only"
+]
+
+
+@dataclass
+class Run:
+    """Learn a scenario and record it. Any Config field may follow, e.g. --gamma 0.2."""
+
+    scenario: tyro.conf.Positional[str]
+    """Which scenario, e.g. ta-smnist-5k (no download needed) or ta-smnist."""
+    method: Method = "rcl-cpb"
+    seeds: tuple[int, ...] = (0,)
+    size_of: str | None = None
+    """Start at the size this method's record ended at, seed by seed (for vcl, rcl-cpb-A)."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    threads: int = 0
+    """CPU threads; 0 leaves it to torch."""
+    data_dir: str | None = None
+    """Folder of NAME.npz files (else $RCLCPB_DATA, else data/)."""
+    out: Path = Path("runs")
+
+    def __call__(self, rest: list[str]) -> None:
+        if self.threads:
+            torch.set_num_threads(self.threads)
+        base = core.preset(self.scenario, self.method)
+        base = parse_config(rest, base)
+        jobs = [self.job(seed, base) for seed in self.seeds]
+        records = []
+        for job in jobs:
+            print(f"{job.scenario}, {job.method}, seed {job.seed} -> {job.path}")
+            records.append(run_job(job, progress=True))
+        for record in records:
+            print(f"seed {record.seed}: accuracy after the last task, task by task: "
+                  + " ".join(f"{100 * a:.1f}" for a in record.accuracy[-1]))  # fmt: skip
+        scenario = self.scenario.removesuffix("-5k")
+        rows = [summary(records)]
+        rows += [row for row in table_rows(self.out, [self.scenario])
+                 if row[1] != self.method and row[2] == "recorded"]  # fmt: skip
+        rows += [row for row in table_rows(Path(), [scenario]) if row[2] != "recorded"]
+        print(format_table(rows))
+        if scenario != self.scenario:
+            print(
+                "(the paper's numbers are for all of MNIST, not for these 5,000 digits)"
+            )
+
+    def job(self, seed: int, config: core.Config) -> Job:
+        if self.size_of:
+            path = record_path(self.out, self.scenario, self.size_of, seed)
+            if not path.exists():
+                raise core.RclCpbError(
+                    f"--size-of {self.size_of}: no record {path}; run that method first."
+                )
+            config = replace(config, hidden=tuple(load_record(path).hidden[-1]))
+        path = record_path(self.out, self.scenario, self.method, seed)
+        return Job(self.scenario, self.method, seed, config, path, self.data_dir,
+                   choose_device(self.device))  # fmt: skip
+
+
+@dataclass
+class Table:
+    """Print recorded runs beside the paper's tables."""
+
+    group: tyro.conf.Positional[
+        Literal["mnist", "mnist-5k", "cifar100", "sequence"]
+    ] = "mnist"
+    results: Path = RESULTS
+
+    def __call__(self, rest: list[str]) -> None:
+        refuse(rest)
+        print(format_table(table_rows(self.results, GROUPS[self.group])))
+        for scenario in GROUPS[self.group]:
+            for a, b in (("rcl-cpb", "vcl"), ("rcl-cpb", "rcl-cpb-A"),
+                         ("rcl-cpb-plus", "vcl-plus"), ("rcl-cpb-plus", "coreset-only")):  # fmt: skip
+                if line := paired(self.results, scenario, a, b):
+                    print(line)
+
+
+@dataclass
+class Data:
+    """Say which image sets are on disk, verify them by checksum, or download them."""
+
+    names: tyro.conf.Positional[tuple[str, ...]] = core.IMAGE_SETS
+    download: bool = False
+    data_dir: str | None = None
+
+    def __call__(self, rest: list[str]) -> None:
+        refuse(rest)
+        root, bad = core.data_root(self.data_dir), False
+        for name in self.names:
+            if name != "mnist5k" and name in core.IMAGE_SETS and not self.download:
+                if not (root / f"{name}.npz").exists():
+                    print(f"{name:9} not in {root} (add --download to fetch it)")
+                    continue
+            images = core.load_images(name, root)
+            digest = images.sha256()
+            verdict = "no published checksum to compare with"
+            if name in SHA256:
+                verdict = (
+                    "checksum ok" if digest == SHA256[name] else "CHECKSUM DIFFERS"
+                )
+                bad |= digest != SHA256[name]
+            shape = "x".join(map(str, images.x_train.shape[1:]))
+            print(f"{name:9} {len(images.y_train):,} + {len(images.y_test):,} images of"
+                  f" {shape}, {verdict}")  # fmt: skip
+        if bad:
+            raise core.RclCpbError(
+                f"an image set in {root} is not the published one: delete it and run"
+                " `python rclcpb_core.py data --download`."
+            )
+
+
+def parse_config(rest: list[str], default: core.Config) -> core.Config:
+    """The Config fields on the command line, over a preset."""
+    if not rest:
+        return default
+    return tyro.cli(
+        core.Config, args=rest, default=default, prog="rclcpb_core.py run SCENARIO"
+    )
+
+
+def refuse(rest: list[str]) -> None:
+    if rest:
+        raise core.RclCpbError(f"not understood: {' '.join(rest)}; see --help.")
+
+
+def choose_device(name: str) -> str:
+    """auto: a GPU if there is one."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    if (name == "cuda" and not torch.cuda.is_available()) or (
+        name == "mps" and not torch.backends.mps.is_available()
+    ):
+        raise core.RclCpbError(
+            f"no {name} device here: use --device cpu or --device auto."
+        )
+    return name
+
+
+def main(args: list[str] | None = None) -> None:
+    """`python rclcpb_core.py ...`; a mistake ends in one sentence and exit code 2."""
+    try:
+        command, rest = tyro.cli(
+            Annotated[Run, tyro.conf.subcommand("run")]
+            | Annotated[Table, tyro.conf.subcommand("table")]
+            | Annotated[Data, tyro.conf.subcommand("data")],  # type: ignore[arg-type]
+            args=args, prog="rclcpb_core.py", return_unknown_args=True,
+            config=(tyro.conf.OmitSubcommandPrefixes,),
+        )  # fmt: skip
+        command(rest)
+    except core.RclCpbError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print(
+            "\nstopped; the same command goes on from the last save.", file=sys.stderr
+        )
+        raise SystemExit(130) from None
