@@ -95,6 +95,7 @@ class Config:
     batch_size: int = 256
     lr_mu: float = 1e-3
     lr_rho: float = 1e-3
+    decay: bool = False  # both rates fall linearly towards 0 within each fit
     kl_weight: float = 1.0  # 1 is Eq. 8; smaller tempers the posterior
     replay_steps: int = 100
     replay_batch: int = 256
@@ -384,39 +385,31 @@ class ProgressiveBNN(nn.Module):
     def sizes(self) -> list[int]:
         return [layer.shape[0] for layer in self.hidden]
 
-    def path(self, head: int) -> list[BayesLayer]:
-        """The layers an input meets on its way to a head."""
-        return [*self.trunk, *self.hidden, self.heads[head]]
-
     def add_head(self, classes: int) -> None:
         width = self.hidden[-1].shape[0]
         self.heads.append(BayesLinear(width, classes, self.config, self.device))
 
-    def apply_layers(self, x: Tensor, head: int,
-                     call: Callable[[int, BayesLayer, Tensor], Tensor],
-                     keep: list[Tensor] | None = None) -> Tensor:  # fmt: skip
-        """The network's computation; `call(i, layer, x)` says how a layer acts."""
-        last = len(self.trunk) + len(self.hidden)
-        for i, layer in enumerate(self.path(head)):
-            if i == len(self.trunk):
-                x = x.flatten(1)
-            x = call(i, layer, x)
-            if i < last:
-                x = F.relu(x)
-            if i < len(self.trunk):
-                x = F.max_pool2d(x, 2)
-            elif keep is not None and i < last:
+    def features(self, x: Tensor, call: Callable[[int, BayesLayer, Tensor], Tensor],
+                 keep: list[Tensor] | None = None) -> Tensor:  # fmt: skip
+        """Input to last hidden layer; `call(i, layer, x)` says how layer i acts."""
+        for i, layer in enumerate(self.trunk):
+            x = F.max_pool2d(F.relu(call(i, layer, x)), 2)
+        x = x.flatten(1)
+        for i, layer in enumerate(self.hidden, len(self.trunk)):
+            x = F.relu(call(i, layer, x))
+            if keep is not None:
                 keep.append(x)
         return x
 
     def forward(self, x: Tensor, head: int = 0, sample: bool = True) -> Tensor:
         """Logits under one draw of the weights (or under their means)."""
-        return self.apply_layers(x, head, lambda i, layer, x: layer(x, sample))
+        features = self.features(x, lambda i, layer, x: layer(x, sample))
+        return self.heads[head](features, sample)
 
     def activations(self, x: Tensor) -> list[Tensor]:
         """Each hidden layer's activations under the mean weights."""
         kept: list[Tensor] = []
-        self.apply_layers(x, 0, lambda i, layer, x: layer(x, False), kept)
+        self.features(x, lambda i, layer, x: layer(x, False), kept)
         return kept
 
     def logits(self, x: Tensor, head: int, samples: int) -> Tensor:
@@ -689,8 +682,11 @@ class FlatPosterior:
 
     POOL = 8  # the pool is this many times what one step needs
 
-    def __init__(self, net: ProgressiveBNN, head: int) -> None:
-        self.net, self.head, self.layers = net, head, net.path(head)
+    def __init__(self, net: ProgressiveBNN, heads: Sequence[int]) -> None:
+        self.net, self.heads = net, {head: i for i, head in enumerate(heads)}
+        body = [*net.trunk, *net.hidden]
+        self.layers: list[BayesLayer] = [*body, *(net.heads[head] for head in heads)]
+        self.body = len(body)
         sizes = [len(layer.mu) for layer in self.layers]
         flat: dict[str, Tensor] = {}
         for name in (
@@ -712,7 +708,9 @@ class FlatPosterior:
             torch.zeros_like(self.mu),
         )
         self.local = net.config.sampling == "local"
-        self.drawn = sum(sizes[: len(net.trunk)]) if self.local else sum(sizes)
+        self.trunk_end = sum(sizes[: len(net.trunk)])
+        self.body_end = sum(sizes[: self.body])
+        self.drawn = self.trunk_end if self.local else sum(sizes)
         self.scratch, self.weights = (
             torch.empty_like(self.mu),
             torch.empty_like(self.mu),
@@ -762,28 +760,31 @@ class FlatPosterior:
             self.weights[n:] = mu[n:]
             torch.exp(rho[n:], out=self.variance[n:])
 
-    def logits(self, x: Tensor) -> Tensor:
-        """The network under the drawn weights."""
+    def _call(self, i: int, layer: BayesLayer, x: Tensor) -> Tensor:
+        """Layer i under the drawn weights."""
+        mean, variance, out = self.pieces[i]
+        if isinstance(layer, BayesConv2d):
+            return layer.operate(x, *mean)
+        noise = self.noise((len(x), layer.shape[0])) if self.local else None
+        return DrawnLinear.apply(x, self.anchor, mean, variance, noise, out)
 
-        def call(i: int, layer: BayesLayer, x: Tensor) -> Tensor:
-            mean, variance, out = self.pieces[i]
-            if isinstance(layer, BayesConv2d):
-                return layer.operate(x, *mean)
-            noise = self.noise((len(x), layer.shape[0])) if self.local else None
-            result: Tensor = DrawnLinear.apply(
-                x, self.anchor, mean, variance, noise, out
-            )
-            return result
+    def loss(self, parts: Sequence[Samples], kl_weight: float) -> Tensor:
+        """One draw: the batch's mean NLL; mu and rho get the gradients of it + the KL's.
 
-        return self.net.apply_layers(x, self.head, call)
-
-    def loss(self, x: Tensor, y: Tensor, kl_weight: float) -> Tensor:
-        """One draw: the batch's mean NLL; gradients of NLL + kl_weight * KL in mu and rho."""
-        if self.net.trunk:
-            first = len(self.layers[0].mu) + len(self.layers[1].mu)
-            self.mu.grad[:first] = 0
+        The parts of a batch are samples of different heads.
+        """
+        for gradient in (self.mu.grad, self.rho.grad):  # what a step may not write
+            gradient[: self.trunk_end] = 0
+            if len(self.heads) > 1:
+                gradient[self.body_end :] = 0
         self.draw()
-        nll = F.cross_entropy(self.logits(x), y)
+        x = parts[0].x if len(parts) == 1 else torch.cat([part.x for part in parts])
+        features, nll = self.net.features(x, self._call), x.new_zeros(())
+        pieces = features.split([len(part.y) for part in parts])
+        for part, piece in zip(parts, pieces, strict=True):
+            i = self.body + self.heads[part.head]
+            logits = self._call(i, self.layers[i], piece)
+            nll = nll + F.cross_entropy(logits, part.y, reduction="sum") / len(x)
         nll.backward()
         with torch.no_grad():
             self._finish(self.mu.grad, self.rho.grad, kl_weight)
@@ -822,14 +823,15 @@ class Phase(NamedTuple):
     lr_mu: float
     lr_rho: float
     kl_weight: float  # of the KL, already divided by the number of samples
-    distort: str
+    augment: str  # distortion of the images fitted
+    distort: str  # and of stored images mixed in
 
     @staticmethod
     def training(config: Config, samples: int) -> Phase:
         """Eq. 8 over the task's data: a round is an epoch."""
         rounds = [math.ceil(samples / config.batch_size)] * config.epochs
         return Phase("train", rounds, config.batch_size, config.lr_mu, config.lr_rho,
-                     config.kl_weight / samples, config.augment)  # fmt: skip
+                     config.kl_weight / samples, config.augment, config.distort)  # fmt: skip
 
     @staticmethod
     def replaying(config: Config, samples: int, name: str = "replay") -> Phase:
@@ -839,14 +841,25 @@ class Phase(NamedTuple):
         ratio = config.lr_rho / config.lr_mu
         return Phase(name, rounds, config.replay_batch, config.replay_lr,
                      config.replay_lr * ratio, config.replay_kl / max(samples, 1),
-                     config.distort)  # fmt: skip
+                     config.distort, "none")  # fmt: skip
 
 
 class Samples(NamedTuple):
-    """Network inputs and the head's columns they belong to."""
+    """Network inputs, their columns in a head, which head, and how pixels are shuffled."""
 
     x: Tensor
     y: Tensor
+    head: int = 0
+    pixels: Tensor | None = None
+
+    def take(self, index: Tensor, shape: tuple[int, int, int], kind: str) -> Samples:
+        """A batch, its images distorted (in their order before any shuffle)."""
+        x, y = self.x.index_select(0, index), self.y.index_select(0, index)
+        if kind != "none" and self.pixels is None:
+            x = distort(x, shape, kind)
+        elif kind != "none":
+            x = distort(x[:, self.pixels.argsort()], shape, kind)[:, self.pixels]
+        return self._replace(x=x, y=y)
 
 
 def batches(
@@ -863,23 +876,27 @@ def batches(
 
 
 def train_round(flat: FlatPosterior, optimizer: torch.optim.Adam, data: Samples,
-                phase: Phase, steps: int, image_shape: tuple[int, int, int],
-                mix: Samples | None = None, mixed: int = 0, mix_distort: str = "none",
-                ) -> Tensor:  # fmt: skip
-    """`steps` steps of Adam on NLL + KL / N; the mean NLL on the way."""
-    total = torch.zeros((), device=data.y.device)
-    flat.new_pool(steps, min(phase.batch, len(data.y)) + (mixed if mix else 0))
-    for index in batches(len(data.y), phase.batch, steps, data.y.device):
-        x, y = data.x.index_select(0, index), data.y.index_select(0, index)
-        if phase.distort != "none":
-            x = distort(x, image_shape, phase.distort)
-        if mix is not None:
-            index = torch.randint(len(mix.y), (mixed,), device=y.device)
-            old = mix.x.index_select(0, index)
-            if mix_distort != "none":
-                old = distort(old, image_shape, mix_distort)
-            x, y = torch.cat([x, old]), torch.cat([y, mix.y.index_select(0, index)])
-        total += flat.loss(x, y, phase.kl_weight)
+                phase: Phase, steps: int, shape: tuple[int, int, int],
+                stored: Sequence[Samples] = (), mixed: int = 0) -> Tensor:  # fmt: skip
+    """`steps` steps of Adam on NLL + KL / N; the mean NLL on the way.
+
+    With `mixed`, as many images of one of the stored sets join each batch.
+    """
+    device = data.y.device
+    total = torch.zeros((), device=device)
+    flat.new_pool(steps, min(phase.batch, len(data.y)) + mixed)
+    for index in batches(len(data.y), phase.batch, steps, device):
+        parts = [data.take(index, shape, phase.augment)]
+        if stored:
+            old = stored[int(torch.randint(len(stored), ()))]
+            index = torch.randint(len(old.y), (mixed,), device=device)
+            old = old.take(index, shape, phase.distort)
+            if old.head != data.head:
+                parts.append(old)
+            else:
+                x, y = torch.cat([parts[0].x, old.x]), torch.cat([parts[0].y, old.y])
+                parts = [old._replace(x=x, y=y)]
+        total += flat.loss(parts, phase.kl_weight)
         optimizer.step()
     return total / steps
 
@@ -950,13 +967,15 @@ class Learner:
                     f"coreset={self.config.coreset}, but task {t} ({task.name}) has only"
                     f" {len(task.y_train)} samples: choose a smaller coreset."
                 )
-        multi = self.scenario.heads == "multi"
-        if multi and self.config.replay_mix:
-            raise RclCpbError("replay_mix needs a single head: set it to 0.")
         permuted = any(task.permutation is not None for task in self.scenario.tasks)
-        if permuted and (self.config.distort, self.config.augment) != ("none", "none"):
+        if (
+            permuted
+            and self.scenario.heads == "single"
+            and self.config.distort != "none"
+        ):
             raise RclCpbError(
-                "permuted pixels cannot be distorted: set distort='none'."
+                "one head's stored images are shuffled each in its own way and cannot be"
+                " distorted together: set distort='none'."
             )
 
     def new_network(self, hidden: Sequence[int]) -> ProgressiveBNN:
@@ -977,22 +996,21 @@ class Learner:
         """A task's data as tensors on the device."""
         task = self.scenario.tasks[t]
         x = self.scenario.inputs(getattr(task, f"x_{split}"), task, self.device)
-        return Samples(
-            x, self.scenario.targets(getattr(task, f"y_{split}"), t, self.device)
-        )
+        y = self.scenario.targets(getattr(task, f"y_{split}"), t, self.device)
+        shuffle = task.permutation
+        pixels = None if shuffle is None else torch.from_numpy(shuffle).to(self.device)
+        return Samples(x, y, self.head(t), pixels)
 
     def split_task(self, t: int) -> tuple[Samples, Samples]:
         """D_t without CT_t, and CT_t: the stored samples are never trained on as such."""
         data = self.samples(t)
         with seeded(self.seed, t, "coreset"):
             chosen = choose_coreset(
-                *data, self.config.coreset, self.config.coreset_choice
+                data.x, data.y, self.config.coreset, self.config.coreset_choice
             )
         rest = torch.ones(len(data.y), dtype=torch.bool, device=self.device)
         rest[chosen] = False
-        return Samples(data.x[rest], data.y[rest]), Samples(
-            data.x[chosen], data.y[chosen]
-        )
+        return tuple(data._replace(x=data.x[i], y=data.y[i]) for i in (rest, chosen))
 
     def learn_task(self, t: int) -> Stage:
         """One pass through the loop of Algorithm 1."""
@@ -1001,29 +1019,28 @@ class Learner:
         stage = Stage(self.scenario.tasks[t].name)
         data, stored = self.split_task(t)
         self.coreset.append(stored)
+        ready = time.perf_counter()
         with seeded(self.seed, t, "structure"):
             if config.coreset_only:
                 self.net = self.new_network(config.hidden)
             elif t > 0:
                 self.net.posterior_becomes_prior()
                 self.restructure(t, data, stage)
-            stage.structure_seconds = time.perf_counter() - began
+            stage.structure_seconds = time.perf_counter() - ready
             kept = self.open_head(t)
         stage.hidden = self.net.sizes()
         stage.zero_shot = self.evaluate(t, self.net)[0]
         if not config.coreset_only:
             phase = Phase.training(config, len(data.y))
-            stage.train_nll, stage.train_kl = self.fit(
-                self.net, t, phase, self.head(t), data
-            )
+            stage.train_nll, stage.train_kl = self.fit(self.net, t, phase, data)
         if single:
             if kept is not None and config.restore_head:
                 self.restore_rows(kept)
-            if config.replay:
+            if config.replay and config.coreset:
                 self.net.posterior_becomes_prior()
-                everything = self.stored_samples(t)
+                (everything,) = self.stored(t + 1)
                 phase = Phase.replaying(config, len(everything.y))
-                self.fit(self.net, t, phase, 0, everything)
+                self.fit(self.net, t, phase, everything)
         stage.utilisation = utilisation(self.net, config)
         scores = [self.evaluate(j, self.net_for(j, t)) for j in range(t + 1)]
         stage.accuracy, stage.nll, stage.ece = map(list, zip(*scores, strict=True))
@@ -1089,10 +1106,12 @@ class Learner:
             weight, bias = head.split(getattr(head, name))
             weight[:rows], bias[:rows] = kept.split(getattr(kept, name))
 
-    def stored_samples(self, t: int) -> Samples:
-        """CT_1..t, end to end."""
-        xs, ys = zip(*self.coreset[: t + 1], strict=True)
-        return Samples(torch.cat(xs), torch.cat(ys))
+    def stored(self, tasks: int) -> list[Samples]:
+        """CT of the first tasks: one set a head."""
+        if self.scenario.heads == "multi":
+            return self.coreset[:tasks]
+        xs, ys, *_ = zip(*self.coreset[:tasks], strict=True)
+        return [Samples(torch.cat(xs), torch.cat(ys))]
 
     def net_for(self, j: int, t: int) -> ProgressiveBNN:
         """The network that answers for task j: in multi-head, a copy fitted on CT_j."""
@@ -1103,22 +1122,26 @@ class Learner:
         net = copy.deepcopy(self.net)
         net.posterior_becomes_prior()
         phase = Phase.replaying(self.config, len(self.coreset[j].y), f"fit {j}")
-        self.fit(net, t, phase, j, self.coreset[j])
+        self.fit(net, t, phase, self.coreset[j])
         return net
 
-    def fit(self, net: ProgressiveBNN, t: int, phase: Phase, head: int,
-            data: Samples) -> tuple[float, float]:  # fmt: skip
+    def fit(
+        self, net: ProgressiveBNN, t: int, phase: Phase, data: Samples
+    ) -> tuple[float, float]:
         """Adam on Eq. 8, from the posterior the network has; the last NLL and KL."""
-        flat = FlatPosterior(net, head)
+        mixed = self.config.replay_mix if phase.name == "train" and t else 0
+        stored = self.stored(t) if mixed else []
+        heads = dict.fromkeys([data.head, *(old.head for old in stored)])
+        flat = FlatPosterior(net, list(heads))
         optimizer = flat.optimizer(phase.lr_mu, phase.lr_rho)
-        mix, nll, kl = None, torch.tensor(math.nan), torch.tensor(math.nan)
-        if phase.name == "train" and self.config.replay_mix and t > 0:
-            mix = self.stored_samples(t)
+        nll, kl = torch.tensor(math.nan), torch.tensor(math.nan)
         for r in range(self._resume(phase, flat, optimizer), len(phase.rounds)):
+            left = 1 - r / len(phase.rounds) if self.config.decay else 1
+            optimizer.param_groups[0]["lr"] = left * phase.lr_mu
+            optimizer.param_groups[1]["lr"] = left * phase.lr_rho
             with seeded(self.seed, t, phase.name, r):
                 nll = train_round(flat, optimizer, data, phase, phase.rounds[r],
-                                  self.image_shape, mix, self.config.replay_mix,
-                                  self.config.distort)  # fmt: skip
+                                  self.image_shape, stored, mixed)  # fmt: skip
             kl = flat.kl()
             if not math.isfinite(nll + kl):
                 raise RclCpbError(
