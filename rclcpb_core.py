@@ -4,8 +4,11 @@ The method of *Robust Continual Learning through a Comprehensively Progressive
 Bayesian Neural Network* (Guo, Wong and Ramasamy), in one module that reads top to
 bottom as the paper does:
 
-    Config - images - scenarios - Bayesian layers - network - structure (Eqs. 4-7)
-    - coreset - training (Eq. 8) - Algorithm 1 - metrics (Eq. 9) - records - command line
+    Config - Bayesian layers - network - structure (Eqs. 4-7) - coreset
+    - training (Eq. 8) - Algorithm 1 - metrics (Eq. 9) - record
+
+Images and scenarios are in rclcpb_data.py; files and the command line, which starts
+here (`python rclcpb_core.py --help`), in rclcpb_runs.py.
 
 What the paper leaves open, and what is done here (more in the book's appendix):
 
@@ -17,7 +20,7 @@ What the paper leaves open, and what is done here (more in the book's appendix):
   classes of the output layer, the old ones through the coreset ("seen");
 * Eq. 6: the constant is 1; Eq. 7: a negative alpha is 0; alpha_req is n_init times the
   geometric mean of the task's input-size ratio and class-count ratio to task 1;
-* pruning looks at the weights of the hidden layers; biases, convolutions and heads stay;
+* pruning looks at the hidden layers' weights; biases, convolutions and heads stay;
 * a re-initialised or new weight gets task 1's prior, N(0, prior_var);
 * replay starts from the posterior it finds, takes that as its prior, and its KL has a
   weight of its own (`replay_kl`, 0 drops it); in single-head scenarios what replay
@@ -38,7 +41,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -47,12 +50,26 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from rclcpb_data import (  # noqa: F401 (the data side, so that a notebook needs one import)
-    IMAGE_SETS, SCENARIOS, Images, RclCpbError, Scenario, Task, data_root, from_arrays,
-    holdout, load_images, make_scenario, mnist_svhn_cifar10, permuted_mnist,
-    split_cifar100, split_mnist,
+    IMAGE_SETS,
+    SCENARIOS,
+    Images,
+    RclCpbError,
+    Scenario,
+    Task,
+    data_root,
+    from_arrays,
+    holdout,
+    load_images,
+    make_scenario,
+    mnist_svhn_cifar10,
+    permuted_mnist,
+    split_cifar100,
+    split_mnist,
 )  # fmt: skip
 
 __version__ = "0.1.0"
+Shape: TypeAlias = tuple[int, int, int]  # of an image: channels, height, width
+Device: TypeAlias = "torch.device | None"
 
 
 # ------------------------------------------------------------------------ configuration
@@ -119,8 +136,8 @@ class Config:
             value = getattr(self, name)
             if len(value) not in (1, len(self.hidden)):
                 raise RclCpbError(
-                    f"{name} has {len(value)} values for {len(self.hidden)} hidden layers:"
-                    " give one for all or one for each."
+                    f"{name} has {len(value)} values for {len(self.hidden)} hidden"
+                    " layers: give one for all or one for each."
                 )
             if not all(v >= 0 for v in value):
                 raise RclCpbError(f"{name}={value}: a threshold must be 0 or more.")
@@ -128,8 +145,8 @@ class Config:
             raise RclCpbError(
                 "grow=True needs prune=True; VCL is grow=False, prune=False."
             )
-        for name in ("epochs", "batch_size", "replay_batch", "test_samples", "prior_var",
-                     "lr_mu", "lr_rho", "replay_lr", "mu_scale"):  # fmt: skip
+        for name in ("epochs", "batch_size", "replay_batch", "test_samples",
+                     "prior_var", "lr_mu", "lr_rho", "replay_lr", "mu_scale"):  # fmt: skip
             if not 0 < getattr(self, name) < math.inf:
                 raise RclCpbError(f"{name}={getattr(self, name)}: must be above 0.")
         for name in ("coreset", "replay_steps", "replay_mix", "kl_weight", "replay_kl"):
@@ -227,7 +244,7 @@ class BayesLayer(nn.Module):
     prior_rho: Tensor
 
     def __init__(self, weight_shape: tuple[int, ...], config: Config,
-                 device: torch.device | None = None) -> None:  # fmt: skip
+                 device: Device = None) -> None:  # fmt: skip
         super().__init__()
         self.config = config
         self.shape = weight_shape
@@ -237,10 +254,8 @@ class BayesLayer(nn.Module):
             else:
                 self.register_buffer(name, value)
 
-    def fresh(
-        self, shape: tuple[int, ...], device: torch.device | None
-    ) -> dict[str, Tensor]:
-        """A new posterior and task 1's prior for weights of this shape and their biases."""
+    def fresh(self, shape: tuple[int, ...], device: Device) -> dict[str, Tensor]:
+        """A new posterior and task 1's prior for weights and biases of this shape."""
         fan_in = math.prod(shape[1:])
         he = self.config.mu_init == "fan-in"
         deviation = math.sqrt(2 / fan_in) if he else self.config.mu_scale
@@ -270,7 +285,7 @@ class BayesLayer(nn.Module):
         return self.operate(x, *self.split(self.draw() if sample else self.mu))
 
     def kl(self) -> Tensor:
-        """KL(q || prior), in closed form, summed over the weights (last term of Eq. 8)."""
+        """KL(q || prior) in closed form, summed over the weights (Eq. 8)."""
         ratio = (self.rho - self.prior_rho).exp()
         distance = (self.mu - self.prior_mu) ** 2 / self.prior_rho.exp()
         return 0.5 * (ratio + distance - 1 - (self.rho - self.prior_rho)).sum()
@@ -295,10 +310,10 @@ class BayesLayer(nn.Module):
 
 
 class BayesLinear(BayesLayer):
-    """A fully connected layer; with sampling="local" the noise is drawn for the outputs."""
+    """A fully connected layer; sampling="local" draws the noise for its outputs."""
 
     def __init__(self, n_in: int, n_out: int, config: Config,
-                 device: torch.device | None = None) -> None:  # fmt: skip
+                 device: Device = None) -> None:  # fmt: skip
         super().__init__((n_out, n_in), config, device)
 
     def operate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -318,8 +333,8 @@ class BayesLinear(BayesLayer):
     def grow(self, extra_in: int = 0, extra_out: int = 0, zero: bool = False) -> None:
         """Add columns and rows; old entries stay bit for bit, new ones are fresh.
 
-        zero=True puts the means from new inputs into old outputs at 0, so that the layer
-        computes what it did.
+        zero=True puts the means from new inputs into old outputs at 0, so that the
+        layer computes what it did.
         """
         n_out, n_in = self.shape
         shape = (n_out + extra_out, n_in + extra_in)
@@ -337,10 +352,10 @@ class BayesLinear(BayesLayer):
 
 
 class BayesConv2d(BayesLayer):
-    """A 3 x 3 convolution, padded to keep the size; one weight sample serves a batch."""
+    """A 3 x 3 convolution that keeps the size; one weight sample serves a batch."""
 
     def __init__(self, n_in: int, n_out: int, config: Config,
-                 device: torch.device | None = None) -> None:  # fmt: skip
+                 device: Device = None) -> None:  # fmt: skip
         super().__init__((n_out, n_in, 3, 3), config, device)
 
     def operate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -366,8 +381,8 @@ TRUNK = (16, 32)  # paper: channels of the two convolutions
 class ProgressiveBNN(nn.Module):
     """An optional convolutional trunk, hidden layers that grow, and heads."""
 
-    def __init__(self, image_shape: tuple[int, int, int], config: Config,
-                 trunk: bool = False, device: torch.device | None = None) -> None:  # fmt: skip
+    def __init__(self, image_shape: Shape, config: Config, trunk: bool = False,
+                 device: Device = None) -> None:  # fmt: skip
         super().__init__()
         self.config, self.device = config, device or torch.device("cpu")
         channels, height, width = image_shape
@@ -473,7 +488,7 @@ def predict(
 
 
 def prune(net: ProgressiveBNN, config: Config) -> list[Tensor]:
-    """Re-initialise the hidden weights with SNR < beta; delta_k, the count a layer (Eq. 4)."""
+    """Re-initialise hidden weights with SNR < beta (Eq. 4); delta_k, their number."""
     deltas = []
     for k, layer in enumerate(net.hidden):
         mask = layer.snr() < config.threshold("beta", k)
@@ -498,7 +513,7 @@ def class_means(
 
 
 def class_distances(means: Tensor) -> Tensor:
-    """The left side of Eq. 5: mean |phi_i - phi_j| over the pairs of classes, a neuron."""
+    """Left side of Eq. 5: each neuron's mean |phi_i - phi_j| over pairs of classes."""
     tc = len(means)
     ordered = means.sort(
         0
@@ -556,8 +571,8 @@ def choose_coreset(x: Tensor, y: Tensor, size: int, choice: str) -> Tensor:
     """Indices of the samples to store: random, balanced over classes, or k-center."""
     if size >= len(x):
         raise RclCpbError(
-            f"a coreset of {size} from a task of {len(x)} samples leaves none to train on:"
-            " choose a smaller coreset."
+            f"a coreset of {size} from a task of {len(x)} samples leaves none to train"
+            " on: choose a smaller coreset."
         )
     if choice == "k-center":
         return _k_center(x.flatten(1), size)
@@ -600,7 +615,7 @@ DISTORTIONS = {
 }
 
 
-def distort(x: Tensor, image_shape: tuple[int, int, int], kind: str) -> Tensor:
+def distort(x: Tensor, image_shape: Shape, kind: str) -> Tensor:
     """Each image moved by its own random affine map; x keeps its shape."""
     limit = DISTORTIONS[kind]
     n, (_, height, width) = len(x), image_shape
@@ -845,20 +860,21 @@ class Phase(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Network inputs, their columns in a head, which head, and how pixels are shuffled."""
+    """Inputs, their columns in a head, which head, and how their pixels are shuffled."""
 
     x: Tensor
     y: Tensor
     head: int = 0
     pixels: Tensor | None = None
 
-    def take(self, index: Tensor, shape: tuple[int, int, int], kind: str) -> Samples:
+    def take(self, index: Tensor, shape: Shape, kind: str) -> Samples:
         """A batch, its images distorted (in their order before any shuffle)."""
         x, y = self.x.index_select(0, index), self.y.index_select(0, index)
-        if kind != "none" and self.pixels is None:
-            x = distort(x, shape, kind)
-        elif kind != "none":
-            x = distort(x[:, self.pixels.argsort()], shape, kind)[:, self.pixels]
+        if kind == "none":
+            return self._replace(x=x, y=y)
+        if self.pixels is None:
+            return self._replace(x=distort(x, shape, kind), y=y)
+        x = distort(x[:, self.pixels.argsort()], shape, kind)[:, self.pixels]
         return self._replace(x=x, y=y)
 
 
@@ -876,7 +892,7 @@ def batches(
 
 
 def train_round(flat: FlatPosterior, optimizer: torch.optim.Adam, data: Samples,
-                phase: Phase, steps: int, shape: tuple[int, int, int],
+                phase: Phase, steps: int, shape: Shape,
                 stored: Sequence[Samples] = (), mixed: int = 0) -> Tensor:  # fmt: skip
     """`steps` steps of Adam on NLL + KL / N; the mean NLL on the way.
 
@@ -918,7 +934,7 @@ def seeded(*key: Any) -> Iterator[None]:
 
 @dataclass
 class Stage:
-    """What happened at one task. Lists inside are one entry a hidden layer or a task."""
+    """What happened at one task; lists have an entry a hidden layer or a task."""
 
     task: str
     pruned: list[int] = field(default_factory=list)  # delta_k
@@ -939,8 +955,9 @@ class Stage:
 class Learner:
     """Algorithm 1. Iterate over it: a `Stage` comes out after each task.
 
-    `net` is the network as it stands, `coreset` the stored samples of each task, and
-    `stages` what has happened so far; `state()` and `restore()` carry a run over a stop.
+    `net` is the network as it stands, `coreset` the stored samples of each task,
+    `stages` what has happened so far, `partial` a task half learned; `keep` is called
+    after each task and epoch and may save them (rclcpb_runs.Checkpoint does).
     """
 
     def __init__(self, scenario: Scenario, config: Config, seed: int = 0,
@@ -964,8 +981,8 @@ class Learner:
         for t, task in enumerate(self.scenario.tasks):
             if self.config.coreset >= len(task.y_train):
                 raise RclCpbError(
-                    f"coreset={self.config.coreset}, but task {t} ({task.name}) has only"
-                    f" {len(task.y_train)} samples: choose a smaller coreset."
+                    f"coreset={self.config.coreset}, but task {t} ({task.name}) has"
+                    f" only {len(task.y_train)} samples: choose a smaller coreset."
                 )
         permuted = any(task.permutation is not None for task in self.scenario.tasks)
         if (
@@ -974,8 +991,8 @@ class Learner:
             and self.config.distort != "none"
         ):
             raise RclCpbError(
-                "one head's stored images are shuffled each in its own way and cannot be"
-                " distorted together: set distort='none'."
+                "one head's stored images are shuffled each in its own way and cannot"
+                " be distorted together: set distort='none'."
             )
 
     def new_network(self, hidden: Sequence[int]) -> ProgressiveBNN:
@@ -1002,7 +1019,7 @@ class Learner:
         return Samples(x, y, self.head(t), pixels)
 
     def split_task(self, t: int) -> tuple[Samples, Samples]:
-        """D_t without CT_t, and CT_t: the stored samples are never trained on as such."""
+        """D_t without CT_t, and CT_t: what is stored is not in the training data."""
         data = self.samples(t)
         with seeded(self.seed, t, "coreset"):
             chosen = choose_coreset(
@@ -1010,7 +1027,8 @@ class Learner:
             )
         rest = torch.ones(len(data.y), dtype=torch.bool, device=self.device)
         rest[chosen] = False
-        return tuple(data._replace(x=data.x[i], y=data.y[i]) for i in (rest, chosen))
+        train = data._replace(x=data.x[rest], y=data.y[rest])
+        return train, data._replace(x=data.x[chosen], y=data.y[chosen])
 
     def learn_task(self, t: int) -> Stage:
         """One pass through the loop of Algorithm 1."""
@@ -1051,7 +1069,7 @@ class Learner:
         return stage
 
     def restructure(self, t: int, data: Samples, stage: Stage) -> None:
-        """Re-initialise what does nothing, add what the task cannot borrow (Eqs. 4-7)."""
+        """Re-initialise what does nothing, add what cannot be borrowed (Eqs. 4-7)."""
         config, net = self.config, self.net
         if config.prune:
             stage.pruned = [int(delta) for delta in prune(net, config)]
@@ -1070,7 +1088,7 @@ class Learner:
 
     def task_means(self, t: int, data: Samples) -> list[Tensor]:
         """Mean activations for the classes that Eq. 5 compares at task t."""
-        x, y = data
+        x, y = data.x, data.y
         if self.config.distance_classes == "seen" and self.scenario.heads == "single":
             old = self.coreset[:t]
             x = torch.cat([x, *(s.x for s in old)])
@@ -1079,7 +1097,7 @@ class Learner:
         return class_means(self.net, x, index, len(labels))
 
     def open_head(self, t: int) -> BayesLinear | None:
-        """A head for task t's classes; in single-head, the old output layer is returned."""
+        """A head for task t's classes; a single head's old output layer is returned."""
         net, columns = self.net, len(self.scenario.columns(t))
         if self.scenario.heads == "multi":
             while len(net.heads) <= t:  # a fresh control network lacks the older ones
@@ -1100,7 +1118,7 @@ class Learner:
 
     @torch.no_grad()
     def restore_rows(self, kept: BayesLinear) -> None:
-        """Old classes' output weights as they were after the replay of the task before."""
+        """Old classes' output weights as they were after the last task's replay."""
         rows, head = kept.shape[0], self.net.heads[0]
         for name in ("mu", "rho"):
             weight, bias = head.split(getattr(head, name))
@@ -1145,8 +1163,8 @@ class Learner:
             kl = flat.kl()
             if not math.isfinite(nll + kl):
                 raise RclCpbError(
-                    f"task {t}, {phase.name}, round {r}: the loss is not finite (NLL {nll:.3g},"
-                    f" KL {kl:.3g}). Lower lr_mu and lr_rho, or rho_init if it is high."
+                    f"task {t}, {phase.name}, round {r}: the loss is not finite (NLL"
+                    f" {nll:.3g}, KL {kl:.3g}): lower lr_mu and lr_rho, or rho_init."
                 )
             if phase.name == "train":
                 self._progress(t, nll, kl)
@@ -1169,7 +1187,7 @@ class Learner:
     def _keep_partial(
         self, done: int, flat: FlatPosterior, optimizer: torch.optim.Adam
     ) -> None:
-        """Offer a half-learned task to `keep`, which decides whether it is time to save."""
+        """Offer a half-learned task to `keep`, which decides whether to save it."""
         if self.keep is None:
             return
         moments = {}
@@ -1183,7 +1201,7 @@ class Learner:
     def _resume(
         self, phase: Phase, flat: FlatPosterior, optimizer: torch.optim.Adam
     ) -> int:
-        """Put a half-learned task's posterior and Adam moments back; the rounds it had."""
+        """Put a half-learned task's posterior and moments back; the rounds it had."""
         if phase.name != "train" or "rounds" not in self.partial:
             return 0
         tensors = self.partial["tensors"]
@@ -1199,7 +1217,7 @@ class Learner:
 
     def evaluate(self, j: int, net: ProgressiveBNN) -> tuple[float, float, float]:
         """Accuracy, NLL and calibration error on task j's test data."""
-        x, y = self.samples(j, "test")
+        x, y, *_ = self.samples(j, "test")
         with seeded(self.seed, len(self.stages), "evaluate", j):
             p = predict(net, x, self.head(j), self.config.test_samples).probabilities
         return score(p, y)
@@ -1305,10 +1323,14 @@ def learn(scenario: Scenario, config: Config, seed: int = 0, method: str = "rcl-
         chance=[1 / n for n in columns],
         coreset_total=sum(len(s.y) for s in learner.coreset),
         parameters=sum(p.numel() for p in learner.net.parameters()),
-        peak_mib=_peak_mib(), device=str(learner.device), threads=torch.get_num_threads(),
-        versions=versions, data_sha256=scenario.sha256(),
-        core_sha256=hashlib.sha256(Path(__file__).read_bytes()).hexdigest(), started=started,
+        peak_mib=_peak_mib(), device=str(learner.device),
+        threads=torch.get_num_threads(), versions=versions,
+        data_sha256=scenario.sha256(), core_sha256=_core_sha256(), started=started,
     )  # fmt: skip
+
+
+def _core_sha256() -> str:
+    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
 
 def _peak_mib() -> int:

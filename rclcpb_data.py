@@ -49,7 +49,7 @@ class Images(NamedTuple):
     def sha256(self) -> str:
         digest = hashlib.sha256()
         for array in self:
-            digest.update(np.ascontiguousarray(array))
+            digest.update(array.tobytes())
         return digest.hexdigest()
 
 
@@ -98,6 +98,9 @@ def _embedded_digits() -> Images:
     return Images(x[~test], y[~test], x[test], y[test])
 
 
+_KEEP: list[Any] = []  # a Library that is collected takes its operators with it
+
+
 def _import_torchvision() -> Any:
     """torchvision's registry build is for CUDA; beside a CPU torch its import stops at
     'operator torchvision::nms does not exist'. Declaring the two operators it looks up,
@@ -112,7 +115,7 @@ def _import_torchvision() -> Any:
             library.define(
                 f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
             )
-        _import_torchvision.keep = library
+        _KEEP.append(library)
         import torchvision.datasets
     return torchvision.datasets
 
@@ -272,7 +275,7 @@ class Scenario:
             for array in [*arrays, task.permutation]:
                 if array is not None and id(array) not in met:
                     met.add(id(array))
-                    digest.update(np.ascontiguousarray(array))
+                    digest.update(array.tobytes())
         return digest.hexdigest()
 
     def columns(self, t: int) -> tuple[int, ...]:
@@ -393,9 +396,10 @@ def make_scenario(name: str, seed: int = 0, root: str | Path | None = None) -> S
     if name not in SCENARIOS:
         raise RclCpbError(f"no scenario {name!r}: choose from {', '.join(SCENARIOS)}.")
     if name == "mnist-svhn-cifar10":
-        return mnist_svhn_cifar10(
-            *(load_images(s, root) for s in ("mnist", "svhn", "cifar10"))
+        mnist, svhn, cifar10 = (
+            load_images(s, root) for s in ("mnist", "svhn", "cifar10")
         )
+        return mnist_svhn_cifar10(mnist, svhn, cifar10)
     images = load_images(
         "cifar100"
         if "cifar100" in name

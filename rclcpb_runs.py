@@ -15,7 +15,7 @@ import hashlib
 import json
 import sys
 import time
-import typing
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -284,7 +284,7 @@ def summary(records: list[core.Record]) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def table_rows(results: Path, scenarios: typing.Iterable[str]) -> list[tuple[str, ...]]:
+def table_rows(results: Path, scenarios: Iterable[str]) -> list[tuple[str, ...]]:
     """Recorded methods of each scenario, then the paper's rows, labelled as such."""
     rows: list[tuple[str, ...]] = []
     for scenario in scenarios:
@@ -472,7 +472,7 @@ def main(args: list[str] | None = None) -> None:
         command, rest = tyro.cli(
             Annotated[Run, tyro.conf.subcommand("run")]
             | Annotated[Table, tyro.conf.subcommand("table")]
-            | Annotated[Data, tyro.conf.subcommand("data")],  # type: ignore[arg-type]
+            | Annotated[Data, tyro.conf.subcommand("data")],
             args=args, prog="rclcpb_core.py", return_unknown_args=True,
             config=(tyro.conf.OmitSubcommandPrefixes,),
         )  # fmt: skip
