@@ -119,8 +119,12 @@ class Config:
     replay_lr: float = 1e-3
     replay_kl: float = 0.0
     replay_mix: int = 0  # stored images added to each of the task's batches
-    distort: Literal["none", "shift", "affine", "crop-flip"] = "none"  # stored images
-    augment: Literal["none", "shift", "affine", "crop-flip"] = "none"  # training images
+    distort: Literal["none", "shift", "affine", "elastic", "crop-flip"] = (
+        "none"  # stored images
+    )
+    augment: Literal["none", "shift", "affine", "elastic", "crop-flip"] = (
+        "none"  # training images
+    )
     test_samples: int = 10  # Monte Carlo samples a prediction
 
     def __post_init__(self) -> None:
@@ -568,33 +572,55 @@ def utilisation(net: ProgressiveBNN, config: Config) -> list[float]:
 
 
 def choose_coreset(x: Tensor, y: Tensor, size: int, choice: str) -> Tensor:
-    """Indices of the samples to store: random, balanced over classes, or k-center."""
+    """Indices of the samples to store.
+
+    "random" is the paper's; "k-center" is VCL's, each next sample the farthest from
+    those before; "balanced" takes equally many of every class at random, "medoids" as
+    many, but those nearest to the centres of k-means.
+    """
     if size >= len(x):
         raise RclCpbError(
             f"a coreset of {size} from a task of {len(x)} samples leaves none to train"
             " on: choose a smaller coreset."
         )
-    if choice == "k-center":
-        return _k_center(x.flatten(1), size)
     order = torch.randperm(len(x), device=x.device)
     if choice == "random":
         return order[:size]
-    rank = torch.zeros_like(
-        y
-    )  # balanced: the first of each class, the second of each, ...
-    for label in y.unique():
-        mine = y[order] == label
-        rank[mine] = torch.arange(int(mine.sum()), device=y.device)
-    return order[rank.argsort(stable=True)][:size]
+    if choice == "k-center":
+        return _k_center(x.flatten(1), size)
+    chosen, labels = [], y.unique()
+    for i, label in enumerate(labels):
+        share = (size + len(labels) - 1 - i) // len(labels)  # sums to size
+        mine = order[y[order] == label]
+        pick = (
+            _medoids(x[mine].flatten(1), share) if choice == "medoids" else slice(share)
+        )
+        chosen.append(mine[pick])
+    return torch.cat(chosen)
 
 
 def _k_center(x: Tensor, size: int) -> Tensor:
-    """Greedy k-center: each next sample is the one farthest from all chosen before."""
+    """Greedy k-center, from a random first sample."""
     chosen = [int(torch.randint(len(x), ()))] if size else []
     distance = torch.full((len(x),), math.inf, device=x.device)
     while len(chosen) < size:
         distance = torch.minimum(distance, (x - x[chosen[-1]]).square().sum(1))
         chosen.append(int(distance.argmax()))
+    return torch.tensor(chosen, dtype=torch.long, device=x.device)
+
+
+def _medoids(x: Tensor, size: int, rounds: int = 20) -> Tensor:
+    """k-means from the first samples, then the sample nearest to each centre."""
+    centres = x[:size].clone()
+    for _ in range(rounds):
+        nearest = torch.cdist(x, centres).argmin(1)
+        sums = torch.zeros_like(centres).index_add_(0, nearest, x)
+        counts = torch.bincount(nearest, minlength=size)[:, None]
+        centres = torch.where(counts > 0, sums / counts.clamp_min(1), centres)
+    distance, chosen = torch.cdist(x, centres), []
+    for k in range(size):  # a sample serves one centre only
+        chosen.append(int(distance[:, k].argmin()))
+        distance[chosen[-1]] = math.inf
     return torch.tensor(chosen, dtype=torch.long, device=x.device)
 
 
@@ -606,11 +632,13 @@ class Affine(NamedTuple):
     shear: float = 0.0
     pixels: int = 0
     flip: bool = False
+    bend: float = 0.0  # of a smooth random field, in pixels
 
 
 DISTORTIONS = {
     "shift": Affine(pixels=2),
     "affine": Affine(degrees=15, zoom=0.12, shear=0.2, pixels=4),
+    "elastic": Affine(degrees=15, zoom=0.12, shear=0.2, pixels=2, bend=1.5),
     "crop-flip": Affine(pixels=4, flip=True),
 }
 
@@ -634,6 +662,12 @@ def distort(x: Tensor, image_shape: Shape, kind: str) -> Tensor:
     )
     theta = torch.stack([torch.stack(row, 1) for row in rows], 1)  # (n, 2, 3)
     grid = F.affine_grid(theta, [n, 1, height, width], align_corners=False)
+    if limit.bend:
+        field = limit.bend * torch.randn(n, 2, 4, 4, device=x.device)
+        field = F.interpolate(
+            field, (height, width), mode="bicubic", align_corners=True
+        )
+        grid = grid + field.permute(0, 2, 3, 1) * steps
     images = x.reshape(n, *image_shape)
     moved = F.grid_sample(images, grid, align_corners=False)
     return moved.reshape(x.shape)
