@@ -1,0 +1,306 @@
+"""Pruning (Eq. 4) and growing (Eqs. 5-7): invariants, and numbers worked by hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rclcpb_core as core
+
+VECTORS = ("mu", "rho", "prior_mu", "prior_rho")
+SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=3)
+BETAS = st.sampled_from([0.0, 1e-5, 0.3, 1.0, 4.0, 1e9])
+HEADS = st.lists(st.integers(1, 4), min_size=1, max_size=3)
+
+
+def build(
+    hidden: Any, heads: Any, seed: int, trunk: bool = False, **changes: Any
+) -> Any:
+    torch.manual_seed(seed)
+    return tiny.network(tiny.config(hidden=tuple(hidden), **changes), trunk, heads)
+
+
+def split(layer: core.BayesLayer, state: dict, name: str, vector: str) -> Any:
+    return layer.split(state[f"{name}.{vector}"])
+
+
+# ----------------------------------------------------------------------- pruning: Eq. 4
+
+
+@given(SIZES, HEADS, st.integers(0, 99), st.data())
+def test_prune_changes_the_weights_below_beta_and_nothing_else(
+    hidden: list, heads: list, seed: int, data: st.DataObject
+) -> None:
+    betas = tuple(data.draw(BETAS) for _ in hidden)
+    net = build(hidden, heads, seed, beta=betas)
+    before = tiny.snapshot(net)
+    masks = []
+    for k, layer in enumerate(net.hidden):  # Eq. 4 spelled out
+        mu, rho = (split(layer, before, f"hidden.{k}", v)[0] for v in ("mu", "rho"))
+        masks.append(mu.abs() / torch.exp(rho / 2) < betas[k])
+    deltas = core.prune(net, net.config)
+    assert [int(d) for d in deltas] == [int(m.sum()) for m in masks]
+    after = net.state_dict()
+    assert after.keys() == before.keys()
+    for name in before:
+        if not name.startswith("hidden"):
+            assert torch.equal(before[name], after[name])  # trunk and heads stay
+    for (k, layer), vector in itertools.product(enumerate(net.hidden), VECTORS):
+        old, old_bias = split(layer, before, f"hidden.{k}", vector)
+        new, new_bias = split(layer, after, f"hidden.{k}", vector)
+        assert torch.equal(old_bias, new_bias)
+        assert torch.equal(old[~masks[k]], new[~masks[k]])
+        assert (old[masks[k]] != new[masks[k]]).all()  # posterior and prior both
+    for k, layer in enumerate(net.hidden):
+        fresh = {"rho": net.config.rho_init, "prior_mu": 0.0, "prior_rho": 0.0}
+        for vector, value in fresh.items():
+            assert (
+                split(layer, after, f"hidden.{k}", vector)[0][masks[k]] == value
+            ).all()
+
+
+def test_prune_leaves_the_trunk_alone() -> None:
+    net = build((6, 5), (3,), 0, trunk=True, beta=(1e9,))
+    before = tiny.snapshot(net)
+    assert [int(d) for d in core.prune(net, net.config)] == [6 * 32 * 4, 6 * 5]
+    after = net.state_dict()
+    assert all(torch.equal(before[k], after[k]) for k in before if "trunk" in k)
+
+
+def test_beta_for_each_layer_and_one_for_all() -> None:
+    one = tiny.config(hidden=(5, 4, 3), beta=0.5, gamma=0.25)
+    assert one.beta == (0.5,) and one.gamma == (0.25,)
+    assert [one.threshold("beta", k) for k in range(3)] == [0.5] * 3
+    each = tiny.config(hidden=(5, 4, 3), beta=(0.1, 0.2, 0.3), gamma=[1.0, 2.0, 3.0])
+    assert [each.threshold("beta", k) for k in range(3)] == [0.1, 0.2, 0.3]
+    assert [each.threshold("gamma", k) for k in range(3)] == [1.0, 2.0, 3.0]
+
+
+def test_utilisation_is_the_share_at_or_above_beta() -> None:
+    net = build((2, 2), (2,), 0, beta=(1.0, 3.0))
+    with torch.no_grad():
+        for layer in net.hidden:
+            layer.rho.zero_()  # sigma 1
+            layer.mu.fill_(2.0)
+        net.hidden[0].mu[:18] = 0.5  # 18 of 72 weights below 1
+    assert core.utilisation(net, net.config) == [0.75, 0.0]
+
+
+# ---------------------------------------------------------------------------- growing
+
+
+@given(SIZES, HEADS, st.integers(0, 99), st.sampled_from(["random", "zero"]), st.data())
+def test_growing_keeps_old_entries_bit_for_bit(
+    hidden: list, heads: list, seed: int, new_into_old: str, data: st.DataObject
+) -> None:
+    alpha = [data.draw(st.integers(0, 5)) for _ in hidden]
+    net = build(hidden, heads, seed, new_into_old=new_into_old)
+    before = {n: tiny.layers(net)[i] for i, n in enumerate(names(net))}
+    before = {n: (la.shape, {v: getattr(la, v).detach().clone() for v in VECTORS})
+              for n, la in before.items()}  # fmt: skip
+    core.grow(net, alpha)
+    assert net.sizes() == [n + a for n, a in zip(hidden, alpha, strict=True)]
+    widths = [36, *net.sizes()]
+    for k, layer in enumerate(net.hidden):
+        assert layer.shape == (widths[k + 1], widths[k])
+    for classes, head in zip(heads, net.heads, strict=True):
+        assert head.shape == (classes, widths[-1])
+    for name, layer in zip(names(net), tiny.layers(net), strict=True):
+        (n_out, n_in), old = before[name]
+        for vector in VECTORS:
+            weight, bias = layer.split(getattr(layer, vector).detach())
+            old_weight, old_bias = (
+                old[vector][:-n_out].view(n_out, n_in),
+                old[vector][-n_out:],
+            )
+            assert torch.equal(weight[:n_out, :n_in], old_weight)
+            assert torch.equal(bias[:n_out], old_bias)
+            new = torch.cat([weight[n_out:].flatten(), weight[:n_out, n_in:].flatten(),
+                             bias[n_out:]])  # fmt: skip
+            if vector != "mu":  # fresh posteriors and priors
+                value = net.config.rho_init if vector == "rho" else 0.0
+                assert (new == value).all()
+        weight = layer.split(layer.mu)[0]
+        into_old = weight[:n_out, n_in:]
+        assert (
+            (into_old == 0).all() if new_into_old == "zero" else (into_old != 0).all()
+        )
+        assert (weight[n_out:] != 0).all()
+        assert all(
+            isinstance(getattr(layer, v), torch.nn.Parameter) for v in VECTORS[:2]
+        )
+
+
+def names(net: core.ProgressiveBNN) -> list[str]:
+    return [n for n, m in net.named_modules() if isinstance(m, core.BayesLayer)]
+
+
+@given(SIZES, HEADS, st.integers(0, 99), st.data())
+def test_zero_columns_leave_every_heads_function_and_random_ones_do_not(
+    hidden: list, heads: list, seed: int, data: st.DataObject
+) -> None:
+    alpha = [data.draw(st.integers(1, 5)) for _ in hidden]
+    x = torch.randn(11, 36)
+    for way in ("zero", "random"):
+        net = build(
+            hidden, heads, seed, new_into_old=way, mu_init="normal", mu_scale=1.0
+        )
+        net.double()  # so that only the order of sums can differ
+        ways = [net(x.double(), h, sample=False) for h in range(len(heads))]
+        core.grow(net, alpha)
+        net.double()
+        for h, old in enumerate(ways):
+            new = net(x.double(), h, sample=False)
+            close = torch.allclose(new, old, rtol=1e-10, atol=1e-10)
+            assert close == (way == "zero")
+
+
+def test_growing_nothing_changes_nothing() -> None:
+    net = build((5, 4), (2, 3), 1)
+    before, kept = tiny.snapshot(net), net.hidden[0].mu
+    core.grow(net, [0, 0])
+    assert tiny.same(before, net.state_dict()) and net.hidden[0].mu is kept
+
+
+def test_growing_after_a_trunk() -> None:
+    net = build((5, 4), (2,), 1, trunk=True)
+    before = tiny.snapshot(net)
+    core.grow(net, [2, 3])
+    assert net.sizes() == [7, 7] and net.hidden[0].shape == (7, 32 * 2 * 2)
+    after = net.state_dict()
+    assert all(torch.equal(before[k], after[k]) for k in before if "trunk" in k)
+    assert net(torch.randn(3, 3, 8, 8)).shape == (3, 2)
+
+
+def test_a_thousand_neurons_at_once() -> None:
+    net = build((5, 4), (2,), 1, new_into_old="zero")
+    x = torch.randn(9, 36)
+    before = net(x, sample=False)
+    core.grow(net, [1000, 1000])
+    assert net.sizes() == [1005, 1004]
+    torch.testing.assert_close(net(x, sample=False), before, atol=1e-4, rtol=1e-4)
+
+
+# ------------------------------------------------------------------- sharing: Eqs. 5-7
+
+
+@given(st.integers(2, 12), st.integers(1, 6), st.integers(0, 99))
+def test_class_distances_equal_a_plain_double_loop(tc: int, n: int, seed: int) -> None:
+    means = 3 * torch.randn(tc, n, generator=torch.Generator().manual_seed(seed))
+    expected = torch.zeros(n)
+    for i in range(tc):
+        for j in range(i + 1, tc):
+            expected += (means[i] - means[j]).abs()
+    expected = 2 * expected / (tc * (tc - 1))
+    torch.testing.assert_close(
+        core.class_distances(means), expected, atol=1e-5, rtol=1e-5
+    )
+
+
+def test_class_distances_of_one_class_are_zero() -> None:
+    assert core.class_distances(torch.tensor([[3.0, -1.0]])).tolist() == [0.0, 0.0]
+
+
+def test_eq_5_by_hand() -> None:
+    """Three classes, two neurons: pairs 1, 2, 3 apart and 0.3, 0.1, 0.2 apart."""
+    means = torch.tensor([[0.0, 0.5], [1.0, 0.8], [3.0, 0.6]])
+    assert core.class_distances(means).tolist() == pytest.approx([2.0, 0.2])
+    distances = torch.tensor([2.0, 0.5, 0.1, 0.0])
+    assert int(core.shared_neurons(distances, 0.1)) == 2  # "above": 0.1 is not
+    assert int(core.shared_neurons(distances, 0.0)) == 3
+    assert int(core.shared_neurons(distances, 5.0)) == 0
+
+
+def test_class_means_equal_a_loop_over_samples() -> None:
+    net, n = build((6, 5), (3,), 0), 5000  # more than one chunk
+    x, y = torch.randn(n, 36), torch.randint(3, (n,))
+    got = core.class_means(net, x, y, 3)
+    weights = [layer.split(layer.mu.detach()) for layer in net.hidden]
+    for label in range(3):
+        out = x[y == label]
+        for k, (w, b) in enumerate(weights):
+            out = (out @ w.T + b).clamp_min(0)
+            torch.testing.assert_close(got[k][label], out.mean(0), atol=1e-4, rtol=1e-4)
+
+
+def test_eqs_6_and_7_by_hand() -> None:
+    assert core.pruned_neurons(1568, 784) == 2.0  # 1,568 weights, 784 to a neuron
+    assert core.pruned_neurons(0, 784) == 0.0
+    assert core.neurons_to_add(128, 100, 2.0) == 26
+    assert core.neurons_to_add(128, 100, 2.6) == 25
+    assert core.neurons_to_add(128, 127, 0.0) == 1
+    assert core.neurons_to_add(128, 128, 0.0) == 0
+    assert core.neurons_to_add(128, 200, 30.0) == 0  # never below 0
+
+
+def task(pixels: int, classes: int) -> core.Task:
+    x, y = np.zeros((classes, pixels), np.uint8), np.arange(classes)
+    return core.Task("t", x, y, x, y, tuple(range(classes)))
+
+
+def test_required_neurons_scale_with_input_size_and_classes() -> None:
+    first = task(100, 2)
+    assert core.required_neurons(64, task(100, 2), first) == 64
+    assert core.required_neurons(64, task(400, 2), first) == pytest.approx(128)
+    assert core.required_neurons(64, task(100, 8), first) == pytest.approx(128)
+    assert core.required_neurons(64, task(400, 8), first) == pytest.approx(256)
+    assert core.required_neurons(64, task(25, 2), first) == pytest.approx(32)
+    assert core.required_neurons(50, task(200, 3), first) == pytest.approx(50 * 3**0.5)
+
+
+@pytest.mark.parametrize("heads", ["single", "multi"])
+@pytest.mark.parametrize("classes", ["task", "seen"])
+def test_the_learner_adds_what_eqs_5_to_7_say(heads: Any, classes: Any) -> None:
+    """Everything from the learner's data, computed again by hand from the network."""
+    config = tiny.config(gamma=(0.4, 0.9), beta=(0.5, 2.0), distance_classes=classes)
+    learner = core.Learner(tiny.scenario(heads=heads), config)
+    stages = iter(learner)
+    next(stages)
+    net = learner.net
+    deltas = [
+        int((la.snr() < b).sum()) for la, b in zip(net.hidden, config.beta, strict=True)
+    ]
+    originals = core.grow
+    seen: dict[str, Any] = {}
+
+    def spy(net: core.ProgressiveBNN, alpha: list[int]) -> None:
+        data, _ = learner.split_task(1)
+        sets = [data]
+        if classes == "seen" and heads == "single":
+            sets.append(learner.coreset[0])
+        x, y = torch.cat([s.x for s in sets]), torch.cat([s.y for s in sets])
+        seen["shared"] = []
+        for activation, gamma in zip(net.activations(x), (0.4, 0.9), strict=True):
+            means = [activation[y == c].mean(0) for c in y.unique()]
+            pairs = list(itertools.combinations(means, 2))
+            distance = sum((a - b).abs() for a, b in pairs) / len(pairs)
+            seen["shared"].append(int((distance > gamma).sum()))
+        seen["classes"] = len(means)
+        originals(net, alpha)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(core, "grow", spy)
+        stage = next(stages)
+    assert seen["classes"] == (4 if classes == "seen" and heads == "single" else 2)
+    assert stage.pruned == deltas and sum(deltas) > 0
+    assert stage.shared == seen["shared"]
+    expected = [round(max(0, n - s - d / before)) for n, s, d, before in
+                zip((10, 8), stage.shared, deltas, (36, 10), strict=True)]  # fmt: skip
+    assert stage.added == expected and sum(expected) > 0
+    assert stage.hidden == [10 + expected[0], 8 + expected[1]] == learner.net.sizes()
+
+
+def test_larger_gamma_adds_more_neurons() -> None:
+    sizes = []
+    for gamma in (0.0, 0.2, math.inf):
+        record = core.learn(tiny.scenario(), tiny.config(gamma=gamma, epochs=1))
+        sizes.append(sum(record.hidden[-1]))
+    assert sizes == sorted(sizes) and sizes[0] < sizes[-1]
