@@ -1,0 +1,188 @@
+"""The ground: files that say the same thing in two places, kept in step."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+import rclcpb_core as core
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+REQUIRE_TIMEOUT = "custom.github-workflows-require-timeout"
+REQUIREMENTS = ("requirements.txt", "requirements-dev.txt")
+
+# Folders of somebody's machine and settings of somebody's registry; written so that the
+# pattern does not match itself.
+PRIVATE = re.compile(
+    r"(?<![\w.-])/(?:work|root|tmp|home|opt)\b"
+    r"|(?:index[-]url|find[-]links|trusted[-]host|file:[/]{2}|pythonhosted[.])"
+)
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def requirements(name: str) -> dict[str, Requirement]:
+    lines = (line.partition("#")[0].strip() for line in read(name).splitlines())
+    parsed = [Requirement(line) for line in lines if line]
+    assert parsed, f"{name} lists nothing"
+    return {canonicalize_name(r.name): r for r in parsed}
+
+
+def tracked_files() -> list[Path]:
+    # A container may check the repository out as another user, which git refuses.
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+    return [ROOT / name for name in names.decode().split("\0") if name]
+
+
+# ------------------------------------------------------------------------- requirements
+
+
+@pytest.mark.parametrize("name", REQUIREMENTS)
+def test_every_requirement_is_a_range_that_holds_its_pin(name: str) -> None:
+    pins = requirements("constraints.txt")
+    for package, wanted in requirements(name).items():
+        assert wanted.specifier, f"{package} has no range in {name}"
+        assert package in pins, f"{package} of {name} has no pin in constraints.txt"
+        (pin,) = pins[package].specifier
+        assert pin.version in wanted.specifier, f"{pins[package]} is outside {wanted}"
+
+
+def test_constraints_are_exact_and_portable() -> None:
+    for pin in requirements("constraints.txt").values():
+        assert pin.url is None, f"{pin} comes from one machine"
+        (specifier,) = pin.specifier
+        assert specifier.operator == "=="
+        assert "+" not in specifier.version, f"{pin} is a local build"
+
+
+def test_environment_asks_for_what_pip_would() -> None:
+    entries = yaml.safe_load(read("environment.yml"))["dependencies"]
+    conda = {r.name: r for r in map(Requirement, entries[:-1])}
+    assert sorted(conda) == ["pip", "python"]
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    assert conda["python"].specifier == SpecifierSet(project["requires-python"])
+    assert entries[-1] == {"pip": ["-r requirements.txt"]}
+
+
+def test_pyproject_installs_every_module() -> None:
+    setuptools = tomllib.loads(read("pyproject.toml"))["tool"]["setuptools"]
+    modules = sorted(path.stem for path in ROOT.glob("rclcpb_*.py"))
+    assert sorted(setuptools["py-modules"]) == modules
+    assert setuptools["dynamic"]["dependencies"]["file"] == ["requirements.txt"]
+
+
+# ------------------------------------------------------------------ commands and builds
+
+
+def check_schema(schema: str, *paths: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema]
+    return subprocess.run([*command, *paths], capture_output=True, text=True)
+
+
+def test_workflows_follow_their_schema(tmp_path: Path) -> None:
+    assert {path.stem for path in WORKFLOWS} == {"test", "publish"}
+    for schema in (
+        "vendor.github-workflows",
+        "custom.github-workflows-require-timeout",
+    ):
+        result = check_schema(schema, *WORKFLOWS)
+        assert result.returncode == 0, result.stdout
+    broken = tmp_path / "broken.yml"
+    broken.write_text(WORKFLOWS[0].read_text().replace("runs-on", "runs-at"))
+    assert check_schema("vendor.github-workflows", broken).returncode == 1
+
+
+def test_workflows_run_the_two_commands_on_the_oldest_python() -> None:
+    oldest = tomllib.loads(read("pyproject.toml"))["project"]["requires-python"]
+    for path, command in zip(WORKFLOWS, ("make book", "make test"), strict=True):
+        jobs = yaml.safe_load(path.read_text())["jobs"].values()
+        steps = [step for job in jobs for step in job["steps"]]
+        assert command in [step.get("run") for step in steps]
+        versions = [s["with"]["python-version"] for s in steps
+                    if "setup-python" in s.get("uses", "")]  # fmt: skip
+        assert versions == [oldest.removeprefix(">=")]
+
+
+def test_ci_runs_make_test() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111, ".ci/run is not executable"
+    lines = [line.strip() for line in script.read_text().splitlines()]
+    assert lines[-1] == "make test"
+    assert "set -euo pipefail" in lines
+
+
+@pytest.mark.parametrize("target", ["book", "test", "lab"])
+def test_make_refuses_an_old_python_in_one_sentence(
+    target: str, tmp_path: Path
+) -> None:
+    old = tmp_path / "old-python"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    command = ["make", target, f"PYTHON={old}", f"VENV={tmp_path / 'venv'}"]
+    # Not as a part of the `make test` that runs this: its flags would come along.
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env)
+    assert result.returncode != 0
+    first = result.stderr.splitlines()[0]
+    assert first.startswith(f"error: {old} is missing or older than Python 3.11")
+    assert first.endswith(f"make {target} PYTHON=python3.12")
+    assert not (tmp_path / "venv").exists()
+
+
+# ---------------------------------------------------------------------------- documents
+
+
+def test_one_version_everywhere() -> None:
+    assert yaml.safe_load(read("CITATION.cff"))["version"] == core.__version__
+    latest = re.search(r"^## (\S+)", read("CHANGELOG.md"), re.MULTILINE)
+    assert latest and latest[1] == core.__version__
+
+
+def test_citation_follows_its_schema() -> None:
+    result = check_schema("vendor.citation-file-format", ROOT / "CITATION.cff")
+    assert result.returncode == 0, result.stdout
+
+
+def test_readme_names_what_is_there() -> None:
+    readme = read("README.md")
+    layout = readme.partition("## Layout")[2].partition("```")[2].partition("```")[0]
+    names = [line.split()[0] for line in layout.splitlines() if line[:1].strip()]
+    assert len(names) > 5
+    assert [name for name in names if not (ROOT / name).exists()] == []
+    targets = set(re.findall(r"\bmake ([a-z]+)\b", readme))
+    rules = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+    assert {"book", "test", "lab"} <= targets <= rules
+
+
+@pytest.mark.parametrize("folder", ["work", "root", "tmp", "home", "opt"])
+def test_private_paths_are_found(folder: str) -> None:
+    assert PRIVATE.search(f'open("/{folder}/data.npz")')
+    assert PRIVATE.search(f"in /{folder}")
+    assert not PRIVATE.search(f"book/{folder}/data.npz, /{folder}ed, ../{folder}")
+
+
+def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a clone: git cannot say which files are ours")
+    found = []
+    for path in filter(Path.is_file, tracked_files()):
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            continue  # an image
+        found += [f"{path.relative_to(ROOT)}:{n}: {match[0]}"
+                  for n, line in enumerate(lines, 1)
+                  if (match := PRIVATE.search(line))]  # fmt: skip
+    assert found == []
