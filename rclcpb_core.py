@@ -41,7 +41,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args, get_type_hints
 
 import numpy as np
 import torch
@@ -99,7 +99,7 @@ class Config:
     new_into_old: Literal["random", "zero"] = "random"  # paper: random; zero is ours
     # stored samples
     coreset: int = 40  # paper: samples stored a task
-    coreset_choice: Literal["random", "balanced", "k-center"] = (
+    coreset_choice: Literal["random", "balanced", "k-center", "medoids"] = (
         "random"  # paper: random
     )
     coreset_only: bool = False  # ours: learn from the stored samples alone (a control)
@@ -143,7 +143,7 @@ class Config:
                     f"{name} has {len(value)} values for {len(self.hidden)} hidden"
                     " layers: give one for all or one for each."
                 )
-            if not all(v >= 0 for v in value):
+            if not all(0 <= v < math.inf for v in value):
                 raise RclCpbError(f"{name}={value}: a threshold must be 0 or more.")
         if self.grow and not self.prune:
             raise RclCpbError(
@@ -156,6 +156,14 @@ class Config:
         for name in ("coreset", "replay_steps", "replay_mix", "kl_weight", "replay_kl"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise RclCpbError(f"{name}={getattr(self, name)}: must be 0 or more.")
+        if (self.replay_mix or self.coreset_only) and not self.coreset:
+            raise RclCpbError("replay_mix and coreset_only need a coreset above 0.")
+        for name, hint in get_type_hints(Config).items():
+            choices = get_args(hint) if "Literal" in str(hint) else ()
+            if choices and getattr(self, name) not in choices:
+                raise RclCpbError(
+                    f"{name}={getattr(self, name)!r}: choose from {', '.join(choices)}."
+                )
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Config:
@@ -588,15 +596,15 @@ def choose_coreset(x: Tensor, y: Tensor, size: int, choice: str) -> Tensor:
         return order[:size]
     if choice == "k-center":
         return _k_center(x.flatten(1), size)
-    chosen, labels = [], y.unique()
-    for i, label in enumerate(labels):
-        share = (size + len(labels) - 1 - i) // len(labels)  # sums to size
-        mine = order[y[order] == label]
-        pick = (
-            _medoids(x[mine].flatten(1), share) if choice == "medoids" else slice(share)
-        )
-        chosen.append(mine[pick])
-    return torch.cat(chosen)
+    labels, counts = y.unique(return_counts=True)
+    chosen: dict[int, Tensor] = {}
+    for i in counts.argsort(stable=True).tolist():  # a small class leaves room
+        share = min(-(-size // (len(labels) - len(chosen))), int(counts[i]))
+        size, mine = size - share, order[y[order] == labels[i]]
+        medoids = choice == "medoids" and share
+        pick = _medoids(x[mine].flatten(1), share) if medoids else slice(share)
+        chosen[i] = mine[pick]
+    return torch.cat([chosen[i] for i in sorted(chosen)])
 
 
 def _k_center(x: Tensor, size: int) -> Tensor:
@@ -605,6 +613,7 @@ def _k_center(x: Tensor, size: int) -> Tensor:
     distance = torch.full((len(x),), math.inf, device=x.device)
     while len(chosen) < size:
         distance = torch.minimum(distance, (x - x[chosen[-1]]).square().sum(1))
+        distance[chosen[-1]] = -1  # no sample twice, even where images are equal
         chosen.append(int(distance.argmax()))
     return torch.tensor(chosen, dtype=torch.long, device=x.device)
 
@@ -1066,8 +1075,8 @@ class Learner:
 
     def learn_task(self, t: int) -> Stage:
         """One pass through the loop of Algorithm 1."""
-        began, config = time.perf_counter(), self.config
-        single = self.scenario.heads == "single"
+        config, single = self.config, self.scenario.heads == "single"
+        self.began = time.perf_counter() - self.partial.pop("seconds", 0.0)
         stage = Stage(self.scenario.tasks[t].name)
         data, stored = self.split_task(t)
         self.coreset.append(stored)
@@ -1096,7 +1105,7 @@ class Learner:
         stage.utilisation = utilisation(self.net, config)
         scores = [self.evaluate(j, self.net_for(j, t)) for j in range(t + 1)]
         stage.accuracy, stage.nll, stage.ece = map(list, zip(*scores, strict=True))
-        stage.seconds = time.perf_counter() - began + self.partial.pop("seconds", 0.0)
+        stage.seconds = time.perf_counter() - self.began
         self.stages.append(stage)
         if self.keep:
             self.keep(self)
@@ -1186,15 +1195,16 @@ class Learner:
         heads = dict.fromkeys([data.head, *(old.head for old in stored)])
         flat = FlatPosterior(net, list(heads))
         optimizer = flat.optimizer(phase.lr_mu, phase.lr_rho)
-        nll, kl = torch.tensor(math.nan), torch.tensor(math.nan)
-        for r in range(self._resume(phase, flat, optimizer), len(phase.rounds)):
+        first = self._resume(phase, flat, optimizer)
+        nll, kl = self.partial.get("losses", (math.nan, math.nan))
+        for r in range(first, len(phase.rounds)):
             left = 1 - r / len(phase.rounds) if self.config.decay else 1
             optimizer.param_groups[0]["lr"] = left * phase.lr_mu
             optimizer.param_groups[1]["lr"] = left * phase.lr_rho
             with seeded(self.seed, t, phase.name, r):
                 nll = train_round(flat, optimizer, data, phase, phase.rounds[r],
-                                  self.image_shape, stored, mixed)  # fmt: skip
-            kl = flat.kl()
+                                  self.image_shape, stored, mixed).item()  # fmt: skip
+            kl = flat.kl().item()
             if not math.isfinite(nll + kl):
                 raise RclCpbError(
                     f"task {t}, {phase.name}, round {r}: the loss is not finite (NLL"
@@ -1202,11 +1212,11 @@ class Learner:
                 )
             if phase.name == "train":
                 self._progress(t, nll, kl)
-                self._keep_partial(r + 1, flat, optimizer)
-        self.partial = {k: v for k, v in self.partial.items() if k == "seconds"}
-        return float(nll), float(kl)
+                self._keep_partial(r + 1, (nll, kl), flat, optimizer)
+        self.partial = {}
+        return nll, kl
 
-    def _progress(self, t: int, nll: Tensor, kl: Tensor) -> None:
+    def _progress(self, t: int, nll: float, kl: float) -> None:
         done = self.stages[-1].accuracy if self.stages else []
         known = f"{100 * np.mean(done):.1f}%" if done else "-"
         self.bar.set_description(
@@ -1218,9 +1228,8 @@ class Learner:
         )
         self.bar.update()
 
-    def _keep_partial(
-        self, done: int, flat: FlatPosterior, optimizer: torch.optim.Adam
-    ) -> None:
+    def _keep_partial(self, done: int, losses: tuple[float, float],
+                      flat: FlatPosterior, optimizer: torch.optim.Adam) -> None:  # fmt: skip
         """Offer a half-learned task to `keep`, which decides whether to save it."""
         if self.keep is None:
             return
@@ -1229,7 +1238,8 @@ class Learner:
             moments[name] = parameter.detach()
             for key, value in optimizer.state[parameter].items():
                 moments[f"{name}.{key}"] = value
-        self.partial |= {"rounds": done, "tensors": moments}
+        self.partial = {"rounds": done, "losses": losses, "tensors": moments,
+                        "seconds": time.perf_counter() - self.began}  # fmt: skip
         self.keep(self)
 
     def _resume(
@@ -1238,14 +1248,15 @@ class Learner:
         """Put a half-learned task's posterior and moments back; the rounds it had."""
         if phase.name != "train" or "rounds" not in self.partial:
             return 0
-        tensors = self.partial["tensors"]
-        for name, parameter in (("mu", flat.mu), ("rho", flat.rho)):
-            parameter.data.copy_(tensors[name])
-            optimizer.state[parameter] = {
-                key.split(".")[1]: value.clone()
+        tensors, state = self.partial["tensors"], optimizer.state_dict()
+        for i, name in enumerate(("mu", "rho")):
+            getattr(flat, name).data.copy_(tensors[name])
+            state["state"][i] = {
+                key.split(".")[1]: value
                 for key, value in tensors.items()
                 if key.startswith(f"{name}.")
             }
+        optimizer.load_state_dict(state)  # which moves the moments to the device
         self.bar.update(self.partial["rounds"])
         return int(self.partial["rounds"])
 
@@ -1267,7 +1278,7 @@ def score(
     confidence, answer = probabilities.max(1)
     right = (answer == y).float()
     nll = -probabilities.gather(1, y[:, None]).clamp_min(1e-12).log().mean()
-    place = (confidence * bins).long().clamp_max(bins - 1)
+    place = (confidence * bins).long().clamp(0, bins - 1)  # 0 for a NaN
     gap = torch.zeros(bins, device=y.device).index_add_(0, place, right - confidence)
     return right.mean().item(), nll.item(), (gap.abs().sum() / len(y)).item()
 

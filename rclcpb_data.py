@@ -72,7 +72,7 @@ def load_images(name: str, root: str | Path | None = None) -> Images:
     try:
         with np.load(path, allow_pickle=False) as file:
             images = Images(*(file[key] for key in ARRAYS))
-    except (OSError, ValueError, KeyError, EOFError, RuntimeError) as error:
+    except Exception as error:  # zipfile and zlib have errors of their own
         raise RclCpbError(
             f"{path} cannot be read ({type(error).__name__}: truncated or not an image"
             f" set?): delete it and run `python rclcpb_core.py data {name} --download`."
@@ -200,6 +200,7 @@ class Task:
             where = f"task {self.name!r}, {split} data"
             if (
                 x.ndim < 2
+                or not len(x)
                 or y.shape != x.shape[:1]
                 or x.shape[1:] != self.x_train.shape[1:]
             ):
@@ -207,11 +208,17 @@ class Task:
                     f"{where}: images {x.shape} with labels {y.shape}; wanted (N, ...) of"
                     f" one shape {self.x_train.shape[1:]} with N labels."
                 )
+            if not (x.dtype == np.uint8 or np.issubdtype(x.dtype, np.floating)):
+                raise RclCpbError(
+                    f"{where}: images are {x.dtype}; give uint8 (0-255) or floats."
+                )
+            if not np.issubdtype(y.dtype, np.integer):
+                raise RclCpbError(f"{where}: labels are {y.dtype}; give integers.")
             if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():
                 raise RclCpbError(
                     f"{where}: NaN or infinite pixels; clean or drop them."
                 )
-            present = {int(label) for label in np.unique(y)}
+            present = set(np.unique(y).tolist())
             if not present <= set(self.classes):
                 odd = sorted(present - set(self.classes))
                 raise RclCpbError(
@@ -242,9 +249,10 @@ class Scenario:
                 f"scenario {self.name!r}: its tasks have images of shapes {sorted(shapes)};"
                 " from_arrays pads them to one shape."
             )
-        if self.trunk and len(self.tasks[0].x_train.shape) != 4:
+        (shape,) = shapes
+        if self.trunk and (len(shape) != 3 or min(shape[:2]) < 4):
             raise RclCpbError(
-                "a convolutional trunk needs images of shape (N, H, W, C)."
+                "a convolutional trunk needs images (N, H, W, C) of 4 x 4 or more."
             )
 
     def image_shape(self) -> tuple[int, int, int]:
@@ -259,9 +267,11 @@ class Scenario:
         x = torch.from_numpy(np.ascontiguousarray(images)).to(device)
         x = x.float().div_(255) if x.dtype == torch.uint8 else x.float()
         if self.center or self.scale != 1:
-            x = x.sub_(self.center).div_(self.scale)
+            x = x.sub(self.center).div_(self.scale)
+        if x.ndim == 4:
+            x = x.permute(0, 3, 1, 2)  # memory stays (N, H, W, C): channels last
         if self.trunk:
-            return x.permute(0, 3, 1, 2)  # memory stays (N, H, W, C): channels last
+            return x
         x = x.flatten(1)
         if task.permutation is not None:
             x = x[:, torch.from_numpy(task.permutation).to(device)]
@@ -289,10 +299,10 @@ class Scenario:
 
     def targets(self, labels: np.ndarray, t: int, device: torch.device) -> Tensor:
         """Labels of task t as columns of its head."""
-        columns = self.columns(t)
-        table = np.full(max(columns) + 1, -1)
-        table[list(columns)] = range(len(columns))
-        return torch.from_numpy(table[labels]).to(device)
+        columns = np.array(self.columns(t))
+        order = columns.argsort()
+        places = order[np.searchsorted(columns, labels, sorter=order)]
+        return torch.from_numpy(places).to(device)
 
 
 def permuted_mnist(images: Images, tasks: int = 10, seed: int = 0,
@@ -367,7 +377,7 @@ def from_arrays(tasks: Sequence[Sequence[np.ndarray]],
                 f"task {t}: training images {x.shape[1:]}, test images {x_test.shape[1:]}."
             )
         room = [(0, 0)] + [(0, int(r)) for r in largest - x.shape[1:]]
-        classes = tuple(int(c) for c in np.unique(y))
+        classes = tuple(np.unique(y).tolist())
         made.append(Task(f"task {t}", np.pad(x, room), y, np.pad(x_test, room), y_test,
                          classes, inputs=math.prod(x.shape[1:])))  # fmt: skip
     return Scenario(name, tuple(made), heads, trunk)
@@ -395,6 +405,8 @@ def make_scenario(name: str, seed: int = 0, root: str | Path | None = None) -> S
     """A scenario by its name; permutations and class orders are fixed by the seed."""
     if name not in SCENARIOS:
         raise RclCpbError(f"no scenario {name!r}: choose from {', '.join(SCENARIOS)}.")
+    if seed < 0:
+        raise RclCpbError(f"seed {seed}: give a seed of 0 or more.")
     if name == "mnist-svhn-cifar10":
         mnist, svhn, cifar10 = (
             load_images(s, root) for s in ("mnist", "svhn", "cifar10")

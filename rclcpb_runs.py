@@ -12,22 +12,26 @@ pickle: a file from a stranger cannot run code.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
+import joblib
 import numpy as np
 import torch
 import tyro
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from scipy.stats import ttest_rel
 from torch import Tensor
+from tqdm import tqdm
 
 import rclcpb_core as core
 from rclcpb_data import SHA256, replacing
@@ -45,7 +49,7 @@ def save_record(record: core.Record, path: Path) -> None:
 def load_record(path: Path) -> core.Record:
     try:
         return core.Record(**json.loads(path.read_text()))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OSError) as error:
         raise core.RclCpbError(
             f"{path} is not a record of this version ({error}): move it away and run again."
         ) from error
@@ -98,8 +102,8 @@ class Checkpoint:
         }
         text = json.dumps(state)
         metadata = {"state": text, "sha256": _digest(tensors, text)}
-        with replacing(self.path) as part:
-            save_file(tensors, part, metadata)
+        with replacing(self.path) as part:  # bytes, so that a full disk is an OSError
+            part.write_bytes(save(tensors, metadata))
         self.saved = time.monotonic()
 
     def restore(self, learner: core.Learner) -> bool:
@@ -112,7 +116,13 @@ class Checkpoint:
                 f"{self.path} belongs to a run with another config or other data: choose"
                 " another --out, or delete it to start over."
             )
-        learner.stages = [core.Stage(**stage) for stage in state["stages"]]
+        try:
+            learner.stages = [core.Stage(**stage) for stage in state["stages"]]
+        except (KeyError, TypeError) as error:
+            raise core.RclCpbError(
+                f"{self.path} is from another version ({error}): delete it to start this"
+                " run over."
+            ) from error
         self.stages = len(learner.stages)
         self.whole = {k: v for k, v in tensors.items() if k.startswith("net.")}
         if learner.stages:
@@ -136,7 +146,7 @@ class Checkpoint:
             if _digest(tensors, metadata["state"]) != metadata["sha256"]:
                 raise KeyError("checksum")
             return json.loads(metadata["state"]), tensors
-        except (SafetensorError, KeyError, ValueError) as error:
+        except (SafetensorError, KeyError, ValueError, OSError) as error:
             raise core.RclCpbError(
                 f"{self.path} is damaged or not a checkpoint ({error}): delete it to start"
                 " this run over."
@@ -180,14 +190,19 @@ class Job(NamedTuple):
 
 def run_job(job: Job, progress: bool = False) -> core.Record:
     """Learn and record; a finished job is read back, a stopped one goes on."""
-    job.path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(job.path.with_suffix(".lock"), timeout=0):
-            return _run_locked(job, progress)
+        job.path.parent.mkdir(parents=True, exist_ok=True)
+        held = FileLock(job.path.with_suffix(".lock")).acquire(timeout=0)
     except Timeout:
         raise core.RclCpbError(
             f"another process is writing {job.path}: wait for it or choose another --out."
         ) from None
+    except OSError as error:
+        raise core.RclCpbError(
+            f"cannot write {job.path} ({error.strerror}): choose another --out."
+        ) from error
+    with held:
+        return _run_locked(job, progress)
 
 
 def _run_locked(job: Job, progress: bool) -> core.Record:
@@ -212,6 +227,82 @@ def _run_locked(job: Job, progress: bool) -> core.Record:
     save_record(record, job.path)
     checkpoint.path.unlink(missing_ok=True)
     return record
+
+
+# --------------------------------------------------------------------------------- sweeps
+
+
+def sweep_jobs(
+    base: Job, values: dict[str, list[str]], seeds: Iterable[int]
+) -> list[Job]:
+    """A job for every combination of the values and every seed; its file says which."""
+    jobs = []
+    for combination in itertools.product(*values.values()):
+        pairs = dict(zip(values, combination, strict=True))
+        config = base.config
+        for name, text in pairs.items():
+            parts = text.split(",")
+            if name == "hidden" and len(parts) == 1:  # one number for every layer
+                parts *= len(config.hidden)
+            config = parse_config([f"--{name.replace('_', '-')}", *parts], config)
+        label = ",".join([base.method, *(f"{k}={v}" for k, v in pairs.items())])
+        for seed in seeds:
+            path = base.path / f"{label}-seed{seed}.json"
+            jobs.append(base._replace(seed=seed, config=config, path=path))
+    return jobs
+
+
+def sweep(jobs: Sequence[Job], workers: int = -1, dask: str | None = None) -> list[str]:
+    """Run all jobs through joblib, one thread each; the failed ones, named.
+
+    Local processes by default; with `dask` the workers of an existing cluster. Records
+    come back to this process, which writes them; what is recorded is not run again.
+    """
+    todo = [job for job in jobs if not job.path.exists()]
+    failed = []
+    with _backend(workers, dask):
+        parallel = joblib.Parallel(return_as="generator_unordered")
+        outcomes = parallel(
+            joblib.delayed(_attempt)(i, job) for i, job in enumerate(todo)
+        )
+        for i, outcome in tqdm(outcomes, total=len(todo), unit="run"):
+            if isinstance(outcome, str):
+                failed.append(f"{todo[i].path.name}: {outcome}")
+            elif not todo[i].path.exists():
+                save_record(outcome, todo[i].path)
+    return failed
+
+
+def _attempt(i: int, job: Job) -> tuple[int, core.Record | str]:
+    torch.set_num_threads(1)
+    try:
+        return i, run_job(job)
+    except Exception as error:  # one bad run must not end the others
+        return i, f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def _backend(workers: int, dask: str | None) -> Iterator[None]:
+    if dask is None:
+        with joblib.parallel_config("loky", n_jobs=workers):
+            yield
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise core.RclCpbError(
+            "--dask needs the package distributed: pip install -r"
+            " requirements-cluster.txt."
+        ) from None
+    try:
+        client = Client(dask, timeout="10s")
+    except OSError as error:
+        raise core.RclCpbError(
+            f"no Dask scheduler answers at {dask} ({error}): start one, or leave --dask"
+            " out to use this machine."
+        ) from error
+    with client, joblib.parallel_config("dask", n_jobs=-1):
+        yield
 
 
 # ------------------------------------------------------------------------------- tables
@@ -341,15 +432,16 @@ class Run:
     size_of: str | None = None
     """Start at the size this method's record ended at, seed by seed (for vcl, rcl-cpb-A)."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    threads: int = 0
-    """CPU threads; 0 leaves it to torch."""
+    threads: int = 1
+    """CPU threads; networks this small gain nothing from more."""
     data_dir: str | None = None
     """Folder of NAME.npz files (else $RCLCPB_DATA, else data/)."""
     out: Path = Path("runs")
 
     def __call__(self, rest: list[str]) -> None:
-        if self.threads:
-            torch.set_num_threads(self.threads)
+        if self.threads < 0:
+            raise core.RclCpbError(f"--threads {self.threads}: give 0 or more.")
+        torch.set_num_threads(self.threads)
         base = core.preset(self.scenario, self.method)
         base = parse_config(rest, base)
         jobs = [self.job(seed, base) for seed in self.seeds]
@@ -385,6 +477,54 @@ class Run:
 
 
 @dataclass
+class Sweep:
+    """Run all combinations of Config values, e.g. --gamma 0.05 0.1 --hidden 64 128."""
+
+    scenario: tyro.conf.Positional[str]
+    method: Method = "rcl-cpb"
+    seeds: tuple[int, ...] = (0,)
+    workers: int = -1
+    """Processes on this machine, one thread each; -1 is one a core."""
+    dask: str | None = None
+    """Address of a Dask scheduler, tcp://HOST:8786, to run on its workers."""
+    data_dir: str | None = None
+    out: Path = Path("runs")
+
+    def __call__(self, rest: list[str]) -> None:
+        values: dict[str, list[str]] = {}
+        for word in rest:
+            if word.startswith("--"):
+                name = word[2:].replace("-", "_")
+                values[name] = []
+            elif not values:
+                raise core.RclCpbError(f"not understood: {word}; see sweep --help.")
+            else:
+                values[name].append(word)
+        if not values or not all(values.values()):
+            raise core.RclCpbError(
+                "name a Config field and its values: --gamma 0.1 0.2"
+            )
+        config = core.preset(self.scenario, self.method)
+        folder = self.out / "sweeps" / self.scenario
+        base = Job(self.scenario, self.method, 0, config, folder, self.data_dir)
+        jobs = sweep_jobs(base, values, self.seeds)
+        failed = sweep(jobs, self.workers, self.dask)
+        done: dict[str, list[core.Record]] = {}
+        for job in jobs:
+            if job.path.exists():
+                label = job.path.stem.rsplit("-seed", 1)[0]
+                done.setdefault(label, []).append(load_record(job.path))
+        rows = [
+            (r[0], label, *r[2:]) for label, rs in done.items() for r in [summary(rs)]
+        ]
+        print(format_table(rows))
+        if failed:
+            raise core.RclCpbError(
+                f"{len(failed)} of {len(jobs)} runs failed: {'; '.join(failed)}"
+            )
+
+
+@dataclass
 class Table:
     """Print recorded runs beside the paper's tables."""
 
@@ -415,10 +555,10 @@ class Data:
         refuse(rest)
         root, bad = core.data_root(self.data_dir), False
         for name in self.names:
-            if name != "mnist5k" and name in core.IMAGE_SETS and not self.download:
-                if not (root / f"{name}.npz").exists():
-                    print(f"{name:9} not in {root} (add --download to fetch it)")
-                    continue
+            known = name in core.IMAGE_SETS and name != "mnist5k"
+            if known and not self.download and not (root / f"{name}.npz").exists():
+                print(f"{name:9} not in {root} (add --download to fetch it)")
+                continue
             images = core.load_images(name, root)
             digest = images.sha256()
             verdict = "no published checksum to compare with"
@@ -471,6 +611,7 @@ def main(args: list[str] | None = None) -> None:
     try:
         command, rest = tyro.cli(
             Annotated[Run, tyro.conf.subcommand("run")]
+            | Annotated[Sweep, tyro.conf.subcommand("sweep")]
             | Annotated[Table, tyro.conf.subcommand("table")]
             | Annotated[Data, tyro.conf.subcommand("data")],
             args=args, prog="rclcpb_core.py", return_unknown_args=True,
