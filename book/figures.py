@@ -1,0 +1,346 @@
+"""Every figure of the book, and the few helpers that its chapters share.
+
+    use_style()                            one look for all figures
+    show(fig, alt, caption)                a figure with alt text and a caption
+    table(header, rows, caption)           a table with a caption
+    slider(frames, labels, alt, caption)   frames behind a slider and a play button
+    live(function, **widgets)              an ipywidgets slider where a kernel listens
+    scenario("ta-smnist")                  what the chapters run: 5,000 digits, or all
+
+Everything `show`, `table` and `slider` write is plain HTML with the pictures inside: it
+looks the same in Jupyter, in Colab and on a page without a kernel, and asks no other
+host for anything. The chapters' own figures follow, one section a chapter.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from IPython.display import display
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+import rclcpb_core as core
+import rclcpb_runs as runs
+
+RESULTS = runs.RESULTS  # recorded runs
+
+# ------------------------------------------------------------------------------- style
+
+BLUE, ORANGE, VERMILION = "#0072B2", "#E69F00", "#D55E00"  # Okabe and Ito's colours
+GREEN, SKY, PURPLE, YELLOW = "#009E73", "#56B4E9", "#CC79A7", "#F0E442"
+GREY, INK = "#767676", "#222222"
+
+COLOUR = {  # a colour means the same in every chapter
+    "rcl-cpb": BLUE, "rcl-cpb-A": ORANGE, "vcl": VERMILION, "paper": GREY,
+    "plain": PURPLE, "coreset-only": GREEN, "rcl-cpb-plus": SKY, "vcl-plus": YELLOW,
+}  # fmt: skip
+LABEL = {
+    "rcl-cpb": "RCL-CPB", "rcl-cpb-A": "−A (no growth)", "vcl": "VCL (−AP)",
+    "paper": "paper", "plain": "plain network", "coreset-only": "stored images only",
+    "rcl-cpb-plus": "RCL-CPB+", "vcl-plus": "VCL+",
+}  # fmt: skip
+MARKER = {
+    "rcl-cpb": "o", "rcl-cpb-A": "s", "vcl": "^", "paper": "D", "plain": "v",
+    "coreset-only": "P", "rcl-cpb-plus": "o", "vcl-plus": "^",
+}  # fmt: skip
+TASK_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, INK, YELLOW, GREY,
+                "#7F3C8D")  # fmt: skip
+
+WIDTH = 7.2  # inches: the text column
+
+
+def use_style() -> None:
+    """One look: an opaque white ground (for dark mode too), few lines, clear type."""
+    mpl.rcParams.update({
+        "figure.figsize": (WIDTH, 3.2), "figure.dpi": 110, "figure.facecolor": "white",
+        "savefig.facecolor": "white", "axes.facecolor": "white",
+        "figure.constrained_layout.use": True,
+        "font.size": 10, "axes.titlesize": 10.5, "axes.labelsize": 10,
+        "axes.titlelocation": "left", "xtick.labelsize": 9, "ytick.labelsize": 9,
+        "axes.spines.top": False, "axes.spines.right": False,
+        "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK,
+        "xtick.color": INK, "ytick.color": INK, "axes.axisbelow": True,
+        "lines.linewidth": 1.8, "lines.markersize": 5, "legend.frameon": False,
+        "image.cmap": "Greys", "image.interpolation": "nearest",
+        "axes.prop_cycle": mpl.cycler(color=TASK_COLOURS[:6]),
+    })  # fmt: skip
+
+
+def end_labels(ax: Axes, entries: Iterable[tuple[float, str, str]],
+               x: float | None = None, gap: float = 0.06) -> None:  # fmt: skip
+    """Write labels at the ends of lines, (y, text, colour) each, moved apart."""
+    low, high = ax.get_ylim()
+    x = ax.dataLim.x1 if x is None else x
+    ordered = sorted(entries)
+    places = np.array([y for y, *_ in ordered], dtype=float)
+    for _ in range(100):  # push neighbours apart until each has its room
+        close = np.diff(places) < gap * (high - low)
+        if not close.any():
+            break
+        for i in np.flatnonzero(close):
+            middle = (places[i] + places[i + 1]) / 2
+            places[i : i + 2] = middle + np.array([-0.51, 0.51]) * gap * (high - low)
+    for place, (_, text, colour) in zip(places, ordered, strict=True):
+        ax.annotate(text, (x, place), xytext=(6, 0), textcoords="offset points",
+                    color=colour, va="center", annotation_clip=False)  # fmt: skip
+
+
+def dots(ax: Axes, x: float, values: Sequence[float], method: str) -> None:
+    """Every seed a dot, the mean a short line."""
+    spread = np.linspace(-0.06, 0.06, len(values)) if len(values) > 1 else [0.0]
+    ax.plot(x + np.asarray(spread), values, MARKER[method], color=COLOUR[method],
+            alpha=0.75, mec="white", mew=0.5)  # fmt: skip
+    ax.hlines(np.mean(values), x - 0.16, x + 0.16, color=COLOUR[method], lw=2)
+
+
+# ---------------------------------------------------------------- showing, without host
+
+SOURCES = ("computed here", "recorded run", "paper's number", "drawing")
+
+
+def png(fig: Figure, dpi: int = 110) -> bytes:
+    """A figure as a small PNG (256 colours, no date, no program's name); closes it."""
+    buffer = io.BytesIO()
+    fig.savefig(buffer, format="png", dpi=dpi)
+    plt.close(fig)
+    picture = Image.open(buffer).convert("RGB")
+    few = picture.quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    buffer = io.BytesIO()
+    few.save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
+
+
+def _uri(picture: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(picture).decode()
+
+
+def _size(picture: bytes) -> tuple[int, int]:
+    return Image.open(io.BytesIO(picture)).size
+
+
+class Page:
+    """A piece of HTML for the page, and plain words for where there is no HTML."""
+
+    def __init__(self, code: str, words: str) -> None:
+        self.code, self.words = code, words
+
+    def _repr_html_(self) -> str:
+        return self.code
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+def _caption(caption: str, source: str) -> str:
+    """The caption with where its numbers come from; that is never left out."""
+    if not source.startswith(SOURCES):
+        raise ValueError(f"source={source!r}: must start with one of {SOURCES}.")
+    return f"{caption.rstrip()} ({source})" if caption else f"({source})"
+
+
+FIGURE = 'style="margin:0.8em 0;max-width:100%"'
+UNDER = 'style="font-size:0.9em;line-height:1.4;margin-top:0.3em"'
+PICTURE = 'style="max-width:100%;height:auto;background:#fff;border-radius:4px"'
+
+
+def show(fig: Figure, alt: str, caption: str = "", source: str = "computed here",
+         dpi: int = 110) -> None:  # fmt: skip
+    """Display a figure with alt text and a caption that names its source.
+
+    source: "computed here", `recorded(records)`, "paper's number", or a mix of them in
+    words that starts with one of these; "drawing" for one that shows no data.
+    """
+    picture, caption = png(fig, dpi), _caption(caption, source)
+    width, height = _size(picture)
+    code = (
+        f'<figure class="rcl-figure" {FIGURE}>'
+        f'<img src="{_uri(picture)}" alt="{html.escape(alt)}" width="{width}"'
+        f' height="{height}" {PICTURE}>'
+        f"<figcaption {UNDER}>{html.escape(caption)}</figcaption></figure>"
+    )
+    display(Page(code, f"[figure: {alt}] {caption}"))
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "",
+          source: str = "computed here") -> None:  # fmt: skip
+    """Display a table; numbers are written as given, so format them first."""
+    rows, caption = [[str(c) for c in row] for row in rows], _caption(caption, source)
+    head = "".join(f'<th scope="col">{html.escape(c)}</th>' for c in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>"
+        for row in rows
+    )
+    code = (
+        f'<figure class="rcl-table" {FIGURE}><div style="overflow-x:auto" tabindex="0">'
+        f'<table class="table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
+        f"</table></div><figcaption {UNDER}>{html.escape(caption)}</figcaption>"
+        "</figure>"
+    )
+    words = runs.format_table([tuple(row) for row in rows], tuple(header))
+    display(Page(code, f"{words}\n{caption}"))
+
+
+def recorded(records: Sequence[core.Record]) -> str:
+    """Which runs a figure shows: 'recorded run: seeds 0–4, 2026-11-16'."""
+    seeds = sorted({r.seed for r in records})
+    whole = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1))
+    many = f"{seeds[0]}–{seeds[-1]}" if whole else ", ".join(map(str, seeds))
+    dates = sorted({r.started[:10] for r in records})
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return f"recorded run{'s: seeds' if len(seeds) > 1 else ': seed'} {many}, {when}"
+
+
+# ------------------------------------------------------------------ sliders and players
+
+PLAYER = """<figure class="rcl-player" id="ID" FIGURE>
+<img src="FIRST" alt="ALT" width="WIDTH" height="HEIGHT" PICTURE>
+<div style="display:flex;flex-wrap:wrap;gap:0.5em;align-items:center;margin-top:0.3em">
+<button type="button" data-step="-1" aria-label="one step back" STYLE>◀</button>
+<button type="button" data-play aria-label="play" STYLE>Play</button>
+<button type="button" data-step="1" aria-label="one step on" STYLE>▶</button>
+<input type="range" min="0" max="LAST" value="START" step="1" aria-label="NAME"
+ style="flex:1 1 9em;min-width:7em;max-width:24em">
+<output aria-live="polite" style="flex:1 1 8em">LABEL</output></div>
+<figcaption UNDER>CAPTION</figcaption>
+<script>(function(){var b=document.getElementById("ID");if(!b||b.ready)return;b.ready=1;
+var f=FRAMES,l=LABELS,a=ALTS,i=b.querySelector("img"),r=b.querySelector("input"),
+o=b.querySelector("output"),p=b.querySelector("[data-play]"),t=null;f[START]=i.src;
+function go(k){k=(k+f.length)%f.length;r.value=k;i.src=f[k];i.alt=a[k];
+o.textContent=l[k];r.setAttribute("aria-valuetext",l[k])}
+function stop(){clearInterval(t);t=null;p.textContent="Play";
+p.setAttribute("aria-label","play")}
+r.addEventListener("input",function(){stop();go(+r.value)});
+b.querySelectorAll("[data-step]").forEach(function(s){s.addEventListener("click",
+function(){stop();go(+r.value+ +s.dataset.step)})});
+p.addEventListener("click",function(){if(t){stop();return}
+if(+r.value==f.length-1)go(0);p.textContent="Stop";p.setAttribute("aria-label","stop");
+t=setInterval(function(){if(+r.value>=f.length-1){stop();return}go(+r.value+1)},SPEED)});
+go(START)})()</script></figure>"""
+BUTTON = (
+    'style="min-width:2.6em;padding:0.25em 0.6em;border:1px solid #767676;'
+    'border-radius:4px;background:transparent;color:inherit;cursor:pointer"'
+)
+
+
+def slider(frames: Iterable[Figure | bytes], labels: Sequence[str], alt: str,
+           caption: str = "", source: str = "computed here", start: int = 0,
+           speed: int = 900, dpi: int = 90) -> None:  # fmt: skip
+    """Pre-rendered frames behind a range input and a play button; needs no kernel.
+
+    labels: one a frame, shown beside the slider and added to the frame's alt text; keep
+    the frames to one size and to thirty at most. start: the frame shown first.
+    """
+    pictures = [f if isinstance(f, bytes) else png(f, dpi) for f in frames]
+    if len(pictures) != len(labels) or not pictures:
+        raise ValueError(f"{len(pictures)} frames, {len(labels)} labels: one each.")
+    if len({_size(p) for p in pictures}) > 1:
+        raise ValueError("frames of different sizes jump: draw them with one figsize.")
+    start = start % len(pictures)
+    caption = _caption(caption, source)
+    uris = [_uri(p) for p in pictures]
+    others = [*uris[:start], "", *uris[start + 1 :]]  # the first is in the page already
+    digest = hashlib.sha256("".join([*uris, *labels]).encode()).hexdigest()
+    width, height = _size(pictures[0])
+
+    def script(values: Sequence[str]) -> str:  # "<" would end the script early
+        return json.dumps(list(values), ensure_ascii=False).replace("<", "\\u003c")
+
+    parts = {
+        "FIGURE": FIGURE, "PICTURE": PICTURE, "UNDER": UNDER, "STYLE": BUTTON,
+        "SPEED": str(speed), "LAST": str(len(pictures) - 1), "START": str(start),
+        "WIDTH": str(width), "HEIGHT": str(height), "ID": f"rcl-{digest[:12]}",
+        "LABELS": script(labels), "ALTS": script([f"{alt}: {x}" for x in labels]),
+        "NAME": html.escape(f"choose a frame: {alt}"),
+        "LABEL": html.escape(labels[start]),
+        "ALT": html.escape(f"{alt}: {labels[start]}"), "CAPTION": html.escape(caption),
+        "FIRST": uris[start], "FRAMES": script(others),
+    }  # fmt: skip
+    words = f"[player: {alt}; {len(labels)} frames] {caption}"
+    display(Page(_fill(PLAYER, parts), words))
+
+
+def _fill(template: str, parts: dict[str, str]) -> str:
+    """Put each part where its capital name stands, in one pass."""
+    names = sorted(parts, key=len, reverse=True)
+    return re.sub(rf"\b({'|'.join(names)})\b", lambda m: parts[m[1]], template)
+
+
+def kernel_listens() -> bool:
+    """Is a person at the other end? Not while the book is built, nor under a test."""
+    if os.environ.get("RCLCPB_STATIC") or os.environ.get("PYTEST_VERSION"):
+        return False
+    from IPython import get_ipython
+
+    kernel = getattr(get_ipython(), "kernel", None)
+    return bool(getattr(kernel, "_allow_stdin", False))  # executors do not offer input
+
+
+def live(function: Callable[..., Figure], **widgets: Any) -> None:
+    """ipywidgets sliders that redraw `function`, where a kernel listens; else nothing.
+
+    Its static twin, a `slider` of the same function, comes first in the chapter.
+    """
+    if not kernel_listens():
+        return
+    from IPython.display import Image as Picture
+    from ipywidgets import interact
+
+    def redraw(**values: Any) -> None:
+        display(Picture(png(function(**values))))
+
+    interact(redraw, **widgets)
+
+
+# ------------------------------------------------------------- what the chapters run on
+
+
+def full() -> bool:
+    """RCLCPB_MODE=full asks for all of MNIST, where it is on disk."""
+    return (
+        os.environ.get("RCLCPB_MODE") == "full"
+        and (core.data_root() / "mnist.npz").exists()
+    )
+
+
+def scenario(name: str, seed: int = 0) -> core.Scenario:
+    """The scenario on the embedded 5,000 digits, or on all of MNIST in full mode."""
+    if os.environ.get("RCLCPB_MODE") == "full" and not full():
+        print("RCLCPB_MODE=full, but MNIST is not on disk: going on with 5,000 digits."
+              " `python rclcpb_core.py data mnist --download` gets it.")  # fmt: skip
+    return core.make_scenario(name if full() else f"{name}-5k", seed)
+
+
+def images() -> core.Images:
+    """The digits themselves: 4,000 + 1,000 of them, or all of MNIST in full mode."""
+    return core.load_images("mnist" if full() else "mnist5k")
+
+
+def matrix(ax: Axes, accuracy: Sequence[Sequence[float]], tasks: Sequence[str],
+           title: str = "") -> None:  # fmt: skip
+    """R as a picture: a row after each task, a column for each task, in per cent."""
+    n = len(tasks)
+    values = np.full((n, n), np.nan)
+    for i, row in enumerate(accuracy):
+        values[i, : len(row)] = row
+    ax.imshow(values, vmin=0, vmax=1.25, cmap="Blues")
+    for i, j in zip(*np.nonzero(~np.isnan(values)), strict=True):
+        ax.text(j, i, f"{100 * values[i, j]:.0f}", ha="center", va="center",
+                color="white" if values[i, j] > 0.75 else INK)  # fmt: skip
+    ax.set_xticks(range(n), tasks)
+    ax.set_yticks(range(n), tasks)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.set(xlabel="tested on", ylabel="after learning", title=title)
