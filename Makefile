@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt
-NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout 120
+NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout 300
 
 .PHONY: book test lab clean
 
@@ -15,7 +15,7 @@ test: $(VENV)/test.stamp
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 	$(RUN) -m pytest tests --cov
-	$(RUN) -m pytest $(NBVAL) $(wildcard book/*.ipynb)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest $(NBVAL) book/*.ipynb
 
 lab: $(VENV)/book.stamp
 	$(RUN) -m jupyterlab --notebook-dir=book
