@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from typing import Any
 
 import numpy as np
@@ -300,7 +299,7 @@ def test_the_learner_adds_what_eqs_5_to_7_say(heads: Any, classes: Any) -> None:
 
 def test_larger_gamma_adds_more_neurons() -> None:
     sizes = []
-    for gamma in (0.0, 0.2, math.inf):
+    for gamma in (0.0, 0.2, 1e9):
         record = core.learn(tiny.scenario(), tiny.config(gamma=gamma, epochs=1))
         sizes.append(sum(record.hidden[-1]))
     assert sizes == sorted(sizes) and sizes[0] < sizes[-1]
