@@ -115,12 +115,10 @@ class Browser:
         self.js(f"document.documentElement.dataset.theme = '{mode}'")
 
     def screenshot(self, path: Path, full: bool = False) -> None:
-        clip = {}
-        if full:
-            size = self.js("[innerWidth, document.documentElement.scrollHeight]")
-            box = {"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1}
-            clip = {"clip": box, "captureBeyondViewport": True}
-        picture = self.call("Page.captureScreenshot", format="png", **clip)["data"]
+        if full:  # a window as high as the page
+            width, height = self.js("[innerWidth, document.body.scrollHeight]")
+            self.resize(width, height, phone=width < 600)
+        picture = self.call("Page.captureScreenshot", format="png")["data"]
         path.write_bytes(base64.b64decode(picture))
 
     def reports(self, kind: str) -> list[dict[str, Any]]:
