@@ -685,113 +685,101 @@ def distort(x: Tensor, image_shape: Shape, kind: str) -> Tensor:
 # ---------------------------------------------------------------------- training: Eq. 8
 
 
-class DrawnLinear(torch.autograd.Function):
-    """x W' + b + sqrt(x^2 V' + v) * eps, the noise term only where V is given.
+def drawn_linear(
+    x: Tensor, mean: Any, variance: Any, noise: Tensor | None, out: Any, first: bool
+) -> tuple[Tensor, Callable[[Tensor], Tensor | None]]:
+    """x W' + b + sqrt(x^2 V' + v) * eps, the noise term if eps is given; its backward.
 
-    Its backward writes the weights' gradients straight into the flat gradient vectors
-    (`out`), which saves a copy and a sum of them; only x's gradient is returned.
+    The backward takes the result's gradient, writes those of W and b and twice those of
+    V and v to `out`, slices of the flat gradients (autograd would copy and add them),
+    and returns the gradient at the ReLU that x comes from; a first layer's x has none.
     """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, anchor: Tensor, mean: Any, variance: Any,
-                noise: Tensor | None, out: Any) -> Tensor:  # fmt: skip
-        (weight, bias), ctx.out = mean, out
-        result = torch.addmm(bias, x, weight.t())
-        if noise is None:
-            ctx.save_for_backward(x, weight)
-            return result
+    (weight, bias), (spread, bias_spread) = mean, variance
+    result = torch.addmm(bias, x, weight.t())
+    if noise is not None:
         squared = x * x
-        deviation = torch.addmm(variance[1], squared, variance[0].t()).sqrt_()
-        ctx.save_for_backward(x, weight, squared, variance[0], deviation, noise)
-        return result.addcmul_(deviation, noise)
+        deviation = torch.addmm(bias_spread, squared, spread.t()).sqrt_()
+        result.addcmul_(deviation, noise)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (g,), (x, weight, *local) = grads, ctx.saved_tensors
-        needed = ctx.needs_input_grad[0]
-        torch.mm(g.t(), x, out=ctx.out[0])
-        torch.sum(g, 0, out=ctx.out[1])
-        back = torch.mm(g, weight) if needed else None
-        if local:
-            squared, variance, deviation, noise = local
-            g = (g * noise).div_(deviation).mul_(0.5)  # gradient of the variance
-            torch.mm(g.t(), squared, out=ctx.out[2])
-            torch.sum(g, 0, out=ctx.out[3])
+    def backward(g: Tensor) -> Tensor | None:
+        torch.mm(g.t(), x, out=out[0])
+        torch.sum(g, 0, out=out[1])
+        back = None if first else torch.mm(g, weight)
+        if noise is not None:
+            g = (g * noise).div_(deviation)  # twice the variance's gradient
+            torch.mm(g.t(), squared, out=out[2])
+            torch.sum(g, 0, out=out[3])
             if back is not None:
-                back.addcmul_(torch.mm(g, variance), x, value=2)
-        return back, None, None, None, None, None
+                back.addcmul_(torch.mm(g, spread), x)
+        return None if back is None else back.mul_(x.sign())
+
+    return result, backward
 
 
 class FlatPosterior:
     """The fast path: the layers' parameters as four long vectors, trained as one.
 
-    Autograd sees a plain network with the drawn weights; the chain rule from there to mu
-    and rho and the gradient of the KL are a few closed-form passes over the vectors:
+    Convolutions are left to autograd, linear layers have their backward written out,
+    both for the drawn weights; the chain rule from there to mu and rho and the gradient
+    of the KL are a few closed-form passes over the vectors:
 
-        w = mu + sigma eps      dL/dmu = dL/dw,  dL/drho = dL/dw * (w - mu) / 2
-        local: variance exp(rho)                 dL/drho = dL/dvariance * exp(rho)
-        KL: d/dmu = (mu - prior_mu) / prior_variance,  d/drho = (exp(rho - prior_rho) - 1) / 2
+        w = mu + sigma eps:     d/dmu = d/dw,    d/drho = d/dw * eps * sigma / 2
+        local, v = exp(rho):                     d/drho = d/dv * v
+        KL:  d/dmu = (mu - prior_mu) / prior_v,  d/drho = (v / prior_v - 1) / 2
 
     tests/test_training.py holds it equal to autograd on the layers' plain formulas. The
-    noise of a step is a slice, at a random place, of a pool of normals that is drawn anew
-    every epoch: each step's noise is independent standard normal; only two steps may
-    share numbers, and then for other weights.
+    noise of a step is a slice, at a random place, of a pool of normals that is drawn
+    anew every epoch: each step's noise is independent standard normal; only two steps
+    may share numbers, and then for other weights.
     """
 
-    POOL = 8  # the pool is this many times what one step needs
+    POOL = 4  # the pool is this many times what one step needs
 
     def __init__(self, net: ProgressiveBNN, heads: Sequence[int]) -> None:
         self.net, self.heads = net, {head: i for i, head in enumerate(heads)}
         body = [*net.trunk, *net.hidden]
         self.layers: list[BayesLayer] = [*body, *(net.heads[head] for head in heads)]
-        self.body = len(body)
+        self.body, self.local = len(body), net.config.sampling == "local"
         sizes = [len(layer.mu) for layer in self.layers]
-        flat: dict[str, Tensor] = {}
-        for name in (
-            "mu",
-            "rho",
-            "prior_mu",
-            "prior_rho",
-        ):  # layers become views of these
-            flat[name] = torch.cat(
-                [getattr(layer, name).detach() for layer in self.layers]
-            )
-            for layer, piece in zip(self.layers, flat[name].split(sizes), strict=True):
-                getattr(layer, name).data = piece
-        self.mu, self.rho = nn.Parameter(flat["mu"]), nn.Parameter(flat["rho"])
-        self.prior_mu, self.prior_rho = flat["prior_mu"], flat["prior_rho"]
-        self.prior_precision = (-self.prior_rho).exp()
-        self.mu.grad, self.rho.grad = (
-            torch.zeros_like(self.mu),
-            torch.zeros_like(self.mu),
+        mu, rho, self.prior_mu, prior_rho = (
+            self._join(name, sizes) for name in ("mu", "rho", "prior_mu", "prior_rho")
         )
-        self.local = net.config.sampling == "local"
-        self.trunk_end = sum(sizes[: len(net.trunk)])
-        self.body_end = sum(sizes[: self.body])
-        self.drawn = self.trunk_end if self.local else sum(sizes)
-        self.scratch, self.weights = (
-            torch.empty_like(self.mu),
-            torch.empty_like(self.mu),
-        )
-        self.variance = torch.empty_like(self.mu)
-        self.anchor = torch.ones((), device=self.mu.device, requires_grad=True)
-        self.pieces = [
-            self._pieces(layer, sizes, i) for i, layer in enumerate(self.layers)
+        self.precision = (-prior_rho).exp()  # of the prior
+        self.mu, self.rho = nn.Parameter(mu), nn.Parameter(rho)
+        self.mu.grad, self.rho.grad = torch.zeros_like(mu), torch.zeros_like(mu)
+        trunk_end, heads_start = sum(sizes[: len(net.trunk)]), sum(sizes[: self.body])
+        self.drawn = trunk_end if self.local else len(mu)
+        self.weights = torch.empty_like(mu)  # mu + sigma eps, as far as they are drawn
+        self.scale = torch.empty_like(mu)  # sigma of these, the variance of the others
+        self.minus_one = -torch.ones((), device=mu.device)
+        gradients = self.mu.grad, self.rho.grad
+        self.added_to = [
+            gradients[0][:trunk_end],
+            *(g[heads_start:] for g in gradients),
         ]
-        self.starts, self.place = iter(()), 0
+        vectors = (mu, self.weights, self.scale, *gradients)
+        views = zip(*(vector.split(sizes) for vector in vectors), strict=True)
+        self.pieces = list(map(self._pieces, self.layers, views))
+        self.starts: Iterator[int] = iter(())
+        self.place = 0
+        self.tape: list[Callable[[Tensor], Tensor | None]] = []
 
-    def _pieces(self, layer: BayesLayer, sizes: list[int], i: int) -> Any:
-        """A layer's views of weights and variances, and of where their gradients go."""
-        at = slice(sum(sizes[:i]), sum(sizes[: i + 1]))
-        vectors = self.weights, self.variance, self.mu.grad, self.rho.grad
-        mean, variance, g_mean, g_variance = (layer.split(v[at]) for v in vectors)
-        if isinstance(
-            layer, BayesConv2d
-        ):  # autograd adds into .grad, which is our vector
-            mean = tuple(view.detach().requires_grad_() for view in mean)
-            for view, gradient in zip(mean, g_mean, strict=True):
-                view.grad = gradient
-        return mean, variance, (*g_mean, *g_variance)
+    def _join(self, name: str, sizes: list[int]) -> Tensor:
+        """One vector of all layers' `name`, of which the layers' own become views."""
+        joined = torch.cat([getattr(layer, name).detach() for layer in self.layers])
+        for layer, piece in zip(self.layers, joined.split(sizes), strict=True):
+            getattr(layer, name).data = piece
+        return joined
+
+    def _pieces(self, layer: BayesLayer, views: Sequence[Tensor]) -> Any:
+        """A layer's means and variances, and where their gradients go."""
+        mu, weights, scale, g_mean, g_variance = map(layer.split, views)
+        if not isinstance(layer, BayesConv2d):
+            return mu if self.local else weights, scale, (*g_mean, *g_variance)
+        weights = tuple(view.detach().requires_grad_() for view in weights)
+        for view, gradient in zip(weights, g_mean, strict=True):
+            view.grad = gradient  # autograd adds to it, and so into our vector
+        return weights, scale, ()
 
     def new_pool(self, steps: int, batch: int) -> None:
         """Draw the normals from which the coming steps take their noise."""
@@ -806,62 +794,77 @@ class FlatPosterior:
         start, self.place = self.place, self.place + math.prod(shape)
         return self.pool[start : self.place].view(*shape)
 
+    @torch.no_grad()
     def draw(self) -> None:
-        """The step's weights: mu + sigma eps, or mu and its variance where noise is local."""
-        mu, rho = self.mu.detach(), self.rho.detach()
+        """The step's sigma and weights, or variances where the noise is local."""
         n, self.place = self.drawn, next(self.starts)
-        if n:
-            torch.mul(rho[:n], 0.5, out=self.scratch[:n]).exp_()
-            self.scratch[:n].mul_(self.noise((n,)))  # sigma eps
-            torch.add(mu[:n], self.scratch[:n], out=self.weights[:n])
-        if n < len(mu):
-            self.weights[n:] = mu[n:]
-            torch.exp(rho[n:], out=self.variance[n:])
+        self.eps = self.noise((n,))
+        torch.mul(self.rho[:n], 0.5, out=self.scale[:n]).exp_()
+        torch.addcmul(self.mu[:n], self.scale[:n], self.eps, out=self.weights[:n])
+        torch.exp(self.rho[n:], out=self.scale[n:])
 
-    def _call(self, i: int, layer: BayesLayer, x: Tensor) -> Tensor:
-        """Layer i under the drawn weights."""
+    def _linear(self, i: int, x: Tensor) -> Tensor:
+        """Linear layer i under the drawn weights; its backward joins the tape."""
         mean, variance, out = self.pieces[i]
-        if isinstance(layer, BayesConv2d):
-            return layer.operate(x, *mean)
-        noise = self.noise((len(x), layer.shape[0])) if self.local else None
-        return DrawnLinear.apply(x, self.anchor, mean, variance, noise, out)
+        noise = self.noise((len(x), len(mean[1]))) if self.local else None
+        if x.requires_grad:  # the trunk's output: autograd takes it from here
+            self.tape.append(x.backward)
+        x = x.detach()
+        result, backward = drawn_linear(x, mean, variance, noise, out, first=i == 0)
+        self.tape.append(backward)
+        return result
+
+    def _features(self, x: Tensor) -> Tensor:
+        """The network's features(), in place, and pooled before the ReLU: a quarter."""
+        trunk = len(self.net.trunk)
+        for i, layer in enumerate(self.net.trunk):
+            x = F.relu_(F.max_pool2d(layer.operate(x, *self.pieces[i][0]), 2))
+        x = x.flatten(1)
+        for i in range(trunk, self.body):
+            x = F.relu_(self._linear(i, x))
+        return x
 
     def loss(self, parts: Sequence[Samples], kl_weight: float) -> Tensor:
-        """One draw: the batch's mean NLL; mu and rho get the gradients of it + the KL's.
+        """One draw: the batch's mean NLL; mu and rho get the gradients of Eq. 8.
 
         The parts of a batch are samples of different heads.
         """
-        for gradient in (self.mu.grad, self.rho.grad):  # what a step may not write
-            gradient[: self.trunk_end] = 0
-            if len(self.heads) > 1:
-                gradient[self.body_end :] = 0
+        for gradient in self.added_to:  # or, a head without samples, not written at all
+            gradient.zero_()
         self.draw()
         x = parts[0].x if len(parts) == 1 else torch.cat([part.x for part in parts])
-        features, nll = self.net.features(x, self._call), x.new_zeros(())
-        pieces = features.split([len(part.y) for part in parts])
+        pieces = self._features(x).split([len(part.y) for part in parts])
+        nll, back = torch.zeros_like(self.minus_one), []
         for part, piece in zip(parts, pieces, strict=True):
-            i = self.body + self.heads[part.head]
-            logits = self._call(i, self.layers[i], piece)
-            nll = nll + F.cross_entropy(logits, part.y, reduction="sum") / len(x)
-        nll.backward()
-        with torch.no_grad():
-            self._finish(self.mu.grad, self.rho.grad, kl_weight)
-        return nll.detach()
+            i, labels = self.body + self.heads[part.head], part.y[:, None]
+            log_p = self._linear(i, piece).log_softmax(1)
+            nll -= log_p.gather(1, labels).sum() / len(x)
+            ones = self.minus_one.expand(labels.shape)
+            g = log_p.exp_().scatter_add_(1, labels, ones)  # softmax - one-hot
+            back.append(self.tape.pop()(g.div_(len(x))))
+        g = back[0] if len(back) == 1 else torch.cat(back)
+        while self.tape:
+            g = self.tape.pop()(g)
+        self._finish(self.mu.grad, self.rho.grad, kl_weight)
+        return nll
 
+    @torch.no_grad()
     def _finish(self, g_mu: Tensor, g_rho: Tensor, kl_weight: float) -> None:
-        """From gradients of weights and variances to those of mu and rho, with the KL's."""
-        n, scratch = self.drawn, self.scratch
-        if n < len(g_mu):
-            g_rho[n:].mul_(self.variance[n:])
-        torch.mul(scratch[:n], g_mu[:n], out=g_rho[:n]).mul_(0.5)
-        if kl_weight:
-            torch.sub(self.rho, self.prior_rho, out=scratch).exp_().sub_(1)
-            g_rho.add_(scratch, alpha=kl_weight / 2)
-            torch.sub(self.mu, self.prior_mu, out=scratch)
-            g_mu.addcmul_(scratch, self.prior_precision, value=kl_weight)
+        """From gradients of weights and variances to those of mu and rho; the KL's.
+
+        The vectors outgrow the cache, so each pass counts: NLL and KL share theirs.
+        """
+        n, scale, precision = self.drawn, self.scale, self.precision
+        torch.mul(g_mu[:n], self.eps, out=g_rho[:n])
+        g_rho[:n].addcmul_(scale[:n], precision[:n], value=kl_weight)
+        g_rho[n:].add_(precision[n:], alpha=kl_weight)
+        offset = self.minus_one * (kl_weight / 2)
+        torch.addcmul(offset, g_rho, scale, value=0.5, out=g_rho)
+        distance = torch.sub(self.mu, self.prior_mu, out=scale)
+        g_mu.addcmul_(distance, precision, value=kl_weight)
 
     def optimizer(self, lr_mu: float, lr_rho: float) -> torch.optim.Adam:
-        """A new Adam: growth changed the shapes, and old moments belong to the old task."""
+        """A new Adam: shapes have changed, and old moments belong to the old task."""
         groups = [
             {"params": [self.mu], "lr": lr_mu},
             {"params": [self.rho], "lr": lr_rho},
