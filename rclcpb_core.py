@@ -183,35 +183,36 @@ class Config:
 
 
 # The paper's beta, gamma, first sizes and coreset sizes; the rest is ours.
-_DIGITS = Config(epochs=10, batch_size=256, replay_steps=100)
+_DIGITS = Config(lr_mu=3e-3, lr_rho=3e-3, decay=True)
 _COLOUR = Config(
     mu_init="fan-in", rho_init=-8.0, kl_weight=0.1, new_into_old="zero", epochs=20,
     batch_size=128, augment="crop-flip", distort="crop-flip",
 )  # fmt: skip
 PRESETS: dict[str, Config] = {
-    "pmnist": replace(
-        _DIGITS, hidden=(32, 32), beta=(1e-5,), gamma=(0.3,), coreset=200
-    ),
-    "mh-smnist": replace(
-        _DIGITS, hidden=(64, 64), beta=(1e-5,), gamma=(0.2,), coreset=40
-    ),
-    "ta-smnist": replace(
-        _DIGITS, hidden=(128, 128), beta=(10**-2.5,), gamma=(0.1,), coreset=20
-    ),
-    "mh-cifar100": replace(
-        _COLOUR, hidden=(128, 128), beta=(1e-4,), gamma=(0.15,), coreset=256
-    ),
-    "ta-cifar100": replace(
-        _COLOUR, hidden=(256, 256), beta=(1e-2,), gamma=(0.15,), coreset=256
-    ),
-    "mnist-svhn-cifar10": replace(
-        _COLOUR, hidden=(256, 256), beta=(1e-9,), gamma=(0.08,), coreset=512
-    ),
-}
-PRESETS["pmnist-shared"] = PRESETS["pmnist"]
+    "pmnist": replace(_DIGITS, hidden=(32, 32), beta=(1e-5,), gamma=(0.3,), coreset=200,
+                      replay_kl=1.0),
+    "mh-smnist": replace(_DIGITS, hidden=(64, 64), beta=(1e-5,), gamma=(0.2,), coreset=40,
+                         epochs=20, replay_kl=1.0),
+    "ta-smnist": replace(_DIGITS, beta=(10**-2.5,), gamma=(0.1,), coreset=20,
+                         replay_steps=200),
+    "mh-cifar100": replace(_COLOUR, beta=(1e-4,), gamma=(0.15,), coreset=256),
+    "ta-cifar100": replace(_COLOUR, hidden=(256, 256), beta=(1e-2,), gamma=(0.15,),
+                           coreset=256),
+    "mnist-svhn-cifar10": replace(_COLOUR, hidden=(256, 256), beta=(1e-9,),
+                                  gamma=(0.08,), coreset=512),
+}  # fmt: skip
+PRESETS["pmnist-shared"] = replace(PRESETS["pmnist"], replay_kl=0.0, replay_steps=200)
 
 # What rcl-cpb-plus changes in a scenario: ours, recorded and tabled apart.
-PLUS: dict[str, dict[str, Any]] = {name: {} for name in PRESETS}
+_PLUS = {"sampling": "local", "new_into_old": "zero", "coreset_choice": "medoids"}
+PLUS: dict[str, dict[str, Any]] = {
+    "pmnist": _PLUS | {"hidden": (64, 64), "gamma": (0.03,), "kl_weight": 0.3},
+    "pmnist-shared": _PLUS | {"hidden": (64, 64), "gamma": (0.03,), "kl_weight": 0.3},
+    "mh-smnist": _PLUS | {"gamma": (0.1,), "augment": "shift", "distort": "elastic",
+                          "replay_kl": 0.1, "replay_steps": 200},
+    "ta-smnist": _PLUS | {"hidden": (88, 88), "distort": "elastic", "replay_steps": 1000,
+                          "lr_mu": 1e-3, "lr_rho": 1e-3},
+}  # fmt: skip
 
 METHODS: dict[str, dict[str, Any]] = {
     "rcl-cpb": {},
@@ -234,7 +235,7 @@ def preset(scenario: str, method: str = "rcl-cpb") -> Config:
         )
     config = PRESETS[name]
     if method.endswith("-plus") or method == "coreset-only":
-        config = replace(config, **PLUS[name])
+        config = replace(config, **PLUS.get(name, {}))
     if name != scenario:
         config = replace(config, epochs=3 * config.epochs, batch_size=64)
     return replace(config, **METHODS[method])
@@ -1268,6 +1269,11 @@ class Learner:
         x, y, *_ = self.samples(j, "test")
         with seeded(self.seed, len(self.stages), "evaluate", j):
             p = predict(net, x, self.head(j), self.config.test_samples).probabilities
+        if not p.isfinite().all():
+            raise RclCpbError(
+                f"task {j}, evaluation: a prediction is not finite: lower lr_mu and"
+                " lr_rho, or rho_init, or scale the images."
+            )
         return score(p, y)
 
 
