@@ -149,8 +149,9 @@ class Config:
             raise RclCpbError(
                 "grow=True needs prune=True; VCL is grow=False, prune=False."
             )
-        for name in ("epochs", "batch_size", "replay_batch", "test_samples",
-                     "prior_var", "lr_mu", "lr_rho", "replay_lr", "mu_scale"):  # fmt: skip
+        positive = ("epochs", "batch_size", "replay_batch", "test_samples", "prior_var",
+                    "lr_mu", "lr_rho", "replay_lr", "mu_scale")  # fmt: skip
+        for name in positive:
             if not 0 < getattr(self, name) < math.inf:
                 raise RclCpbError(f"{name}={getattr(self, name)}: must be above 0.")
         for name in ("coreset", "replay_steps", "replay_mix", "kl_weight", "replay_kl"):
@@ -191,8 +192,8 @@ _COLOUR = Config(
 PRESETS: dict[str, Config] = {
     "pmnist": replace(_DIGITS, hidden=(32, 32), beta=(1e-5,), gamma=(0.3,), coreset=200,
                       replay_kl=1.0),
-    "mh-smnist": replace(_DIGITS, hidden=(64, 64), beta=(1e-5,), gamma=(0.2,), coreset=40,
-                         epochs=20, replay_kl=1.0),
+    "mh-smnist": replace(_DIGITS, hidden=(64, 64), beta=(1e-5,), gamma=(0.2,),
+                         coreset=40, epochs=20, replay_kl=1.0),
     "ta-smnist": replace(_DIGITS, beta=(10**-2.5,), gamma=(0.1,), coreset=20,
                          replay_steps=200),
     "mh-cifar100": replace(_COLOUR, beta=(1e-4,), gamma=(0.15,), coreset=256),
@@ -210,8 +211,8 @@ PLUS: dict[str, dict[str, Any]] = {
     "pmnist-shared": _PLUS | {"hidden": (64, 64), "gamma": (0.03,), "kl_weight": 0.3},
     "mh-smnist": _PLUS | {"gamma": (0.1,), "augment": "shift", "distort": "elastic",
                           "replay_kl": 0.1, "replay_steps": 200},
-    "ta-smnist": _PLUS | {"hidden": (88, 88), "distort": "elastic", "replay_steps": 1000,
-                          "lr_mu": 1e-3, "lr_rho": 1e-3},
+    "ta-smnist": _PLUS | {"hidden": (88, 88), "distort": "elastic",
+                          "replay_steps": 1000, "lr_mu": 1e-3, "lr_rho": 1e-3},
 }  # fmt: skip
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -893,7 +894,8 @@ class Phase(NamedTuple):
         """Eq. 8 over the task's data: a round is an epoch."""
         rounds = [math.ceil(samples / config.batch_size)] * config.epochs
         return Phase("train", rounds, config.batch_size, config.lr_mu, config.lr_rho,
-                     config.kl_weight / samples, config.augment, config.distort)  # fmt: skip
+                     config.kl_weight / samples, config.augment,
+                     config.distort)  # fmt: skip
 
     @staticmethod
     def replaying(config: Config, samples: int, name: str = "replay") -> Phase:
@@ -907,7 +909,7 @@ class Phase(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Inputs, their columns in a head, which head, and how their pixels are shuffled."""
+    """Inputs, their columns in a head, which head, and how pixels are shuffled."""
 
     x: Tensor
     y: Tensor
