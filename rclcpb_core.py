@@ -210,7 +210,7 @@ _PLUS = {"sampling": "local", "new_into_old": "zero", "coreset_choice": "medoids
 PLUS: dict[str, dict[str, Any]] = {
     "pmnist": _PLUS | {"gamma": (0.25,)},
     "pmnist-shared": _PLUS | {"gamma": (0.25,), "replay_mix": 64},
-    "mh-smnist": _PLUS | {"hidden": (48, 48), "gamma": (0.3,), "augment": "shift",
+    "mh-smnist": _PLUS | {"hidden": (46, 46), "gamma": (0.3,), "augment": "shift",
                           "distort": "elastic", "replay_kl": 0.1, "replay_steps": 200},
     "ta-smnist": _PLUS | {"hidden": (88, 88), "distort": "elastic",
                           "replay_steps": 1000, "lr_mu": 1e-3, "lr_rho": 1e-3},
