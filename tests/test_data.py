@@ -552,7 +552,7 @@ def changed(place: int, value: Any) -> tuple:
         ([changed(1, GOOD[1][:, None])], "wanted"),
         (
             [changed(0, GOOD[0][:, :5])],
-            r"task 0: training images \(5, 6\), test images",
+            r"task 0: training images \(5, 6\), test",
         ),
         (
             [changed(3, np.full_like(GOOD[3], 7))],

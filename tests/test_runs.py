@@ -681,14 +681,14 @@ def test_a_locked_output_is_refused(command: Any, tmp_path: Path) -> None:
     assert command("run", "ta-smnist-5k", *SMALL)[0] == 0  # free again
 
 
-LONG = ["--epochs", "25", "--replay-steps", "5", "--hidden", "8", "8"]
+LONG = ["--epochs", "10", "--replay-steps", "5", "--hidden", "8", "8"]
 
 
 def test_ctrl_c_says_how_to_go_on_and_two_processes_do_not_mix(
     command: Any, tmp_path: Path
 ) -> None:
     """A first process learns; a second is refused; Ctrl-C ends the first cleanly."""
-    args = ["run", "ta-smnist-5k", *LONG, "--epochs", "400"]
+    args = ["run", "ta-smnist-5k", *LONG, "--epochs", "60"]
     process = start(*args, cwd=tmp_path)
     try:
         folder = tmp_path / "runs/ta-smnist-5k"
