@@ -240,7 +240,10 @@ def preset(scenario: str, method: str = "rcl-cpb") -> Config:
         config = replace(config, **PLUS.get(name, {}))
     if name != scenario:
         config = replace(config, epochs=3 * config.epochs, batch_size=64)
-    return replace(config, **METHODS[method])
+    config = replace(config, **METHODS[method])
+    if config.coreset_only:  # a fresh network a task needs more steps to get there
+        config = replace(config, replay_steps=3 * config.replay_steps)
+    return config
 
 
 # ---------------------------------------------------------------------- Bayesian layers
