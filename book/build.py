@@ -465,8 +465,8 @@ def _api_entries(node: ast.stmt, prefix: str = "") -> Iterator[str]:
 # ------------------------------------------------------------------------------- HTML
 
 
-def stage(source: Path, executed: Path, use_executed: bool) -> list[str]:
-    """Lay out what jupyter-book reads: settings, pages, generated parts."""
+def stage(source: Path, executed: Path | None, names: list[str]) -> list[str]:
+    """Lay out what jupyter-book reads: `names` as executed, the rest as stored."""
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(BOOK / "_static", source / "_static")
     shutil.copy(BOOK / "references.bib", source)
@@ -475,7 +475,7 @@ def stage(source: Path, executed: Path, use_executed: bool) -> list[str]:
     made = source / "generated"
     made.mkdir()
     (made / "results.md").write_text(results_table())
-    (made / "timings.md").write_text(timings_table(executed))
+    (made / "timings.md").write_text(timings_table(source.parent / "executed"))
     (made / "api.md").write_text(api_page())
     bad = []
     for name in pages():
@@ -485,9 +485,10 @@ def stage(source: Path, executed: Path, use_executed: bool) -> list[str]:
         if path.suffix == ".md":
             (source / path.name).write_text(known_links(path.read_text()))
             continue
-        fresh = executed / path.name
-        nb = read(fresh if use_executed and fresh.exists() else path)
-        bad += complaints(name, nb)
+        fresh = executed / path.name if executed and name in names else path
+        nb = read(fresh if fresh.exists() else path)
+        if name in names:
+            bad += complaints(name, nb)
         for cell in nb.cells:
             if cell.cell_type == "markdown":
                 cell.source = known_links(cell.source)
@@ -581,7 +582,7 @@ def build(options: argparse.Namespace) -> list[str]:
         failed = {line.split(":")[0] for line in bad if "a cell failed" in line}
         if options.store:
             store(executed, [name for name in names if name not in failed])
-        bad += stage(folder / "src", executed, not options.no_execute)
+        bad += stage(folder / "src", None if options.no_execute else executed, names)
         bad += build_html(folder / "src", out, clean=not options.chapter)
         if not options.no_execute:
             print(timings_table(executed))

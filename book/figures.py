@@ -3,6 +3,7 @@
     use_style()                            one look for all figures
     show(fig, alt, caption)                a figure with alt text and a caption
     table(header, rows, caption)           a table with a caption
+    say(text)                              a computed sentence, as a paragraph
     slider(frames, labels, alt, caption)   frames behind a slider and a play button
     live(function, **widgets)              an ipywidgets slider where a kernel listens
     scenario("ta-smnist")                  what the chapters run: 5,000 digits, or all
@@ -36,6 +37,7 @@ import rclcpb_core as core
 import rclcpb_runs as runs
 
 RESULTS = runs.RESULTS  # recorded runs
+
 
 # ------------------------------------------------------------------------------- style
 
@@ -193,6 +195,13 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "
     display(Page(code, f"{words}\n{caption}"))
 
 
+def say(text: str) -> None:
+    """Display a sentence made of computed numbers, as a paragraph of the page."""
+    style = "margin:0.6em 0;padding-left:0.8em;border-left:3px solid #767676"
+    code = f'<p class="rcl-say" style="{style}">{html.escape(text)}</p>'
+    display(Page(code, text))
+
+
 def recorded(records: Sequence[core.Record]) -> str:
     """Which runs a figure shows: 'recorded run: seeds 0–4, 2026-11-16'."""
     seeds = sorted({r.seed for r in records})
@@ -227,7 +236,8 @@ b.querySelectorAll("[data-step]").forEach(function(s){s.addEventListener("click"
 function(){stop();go(+r.value+ +s.dataset.step)})});
 p.addEventListener("click",function(){if(t){stop();return}
 if(+r.value==f.length-1)go(0);p.textContent="Stop";p.setAttribute("aria-label","stop");
-t=setInterval(function(){if(+r.value>=f.length-1){stop();return}go(+r.value+1)},SPEED)});
+t=setInterval(function(){if(+r.value>=f.length-1){stop();return}
+go(+r.value+1)},SPEED)});
 go(START)})()</script></figure>"""
 BUTTON = (
     'style="min-width:2.6em;padding:0.25em 0.6em;border:1px solid #767676;'
@@ -346,6 +356,300 @@ def matrix(ax: Axes, accuracy: Sequence[Sequence[float]], tasks: Sequence[str],
     ax.set(xlabel="tested on", ylabel="after learning", title=title)
 
 
+# ------------------------------------------------------------------------- 1 forgetting
+
+
+def task_strip(rows: Sequence[tuple[str, Sequence[Any]]]) -> Figure:
+    """Rows of small images, each row with its name."""
+    columns = max(len(pictures) for _, pictures in rows)
+    size = (WIDTH, 0.72 * len(rows) + 0.1)
+    fig, axes = plt.subplots(len(rows), columns, figsize=size, squeeze=False)
+    for row, (name, pictures) in zip(axes, rows, strict=True):
+        for ax, picture in zip(row, pictures, strict=True):
+            ax.imshow(np.asarray(picture).reshape(28, 28))
+            ax.set(xticks=[], yticks=[])
+            ax.spines[:].set_color("#bbbbbb")
+        row[0].set_ylabel(name, rotation=0, ha="right", va="center", labelpad=8)
+    return fig
+
+
+def forgetting_curves(runs_of: dict[str, Sequence[Sequence[float]]],
+                      tasks: Sequence[str]) -> Figure:  # fmt: skip
+    """A panel a question: accuracy on each task, from when it was learned on."""
+    fig, axes = plt.subplots(1, len(runs_of), figsize=(WIDTH, 2.9), sharey=True)
+    for ax, (title, accuracy) in zip(axes, runs_of.items(), strict=True):
+        last = len(accuracy) - 1
+        for j in range(len(accuracy)):
+            values = [100 * accuracy[i][j] for i in range(j, last + 1)]
+            ax.plot(range(j, last + 1), values, color=TASK_COLOURS[j],
+                    marker="os^Dv"[j % 5], clip_on=False)  # fmt: skip
+        ax.set_xticks(range(last + 1), tasks, fontsize=8)
+        ax.set_title(title)
+        ax.set_xlabel("after learning")
+        ax.set_ylim(0, 103)
+    axes[0].set_ylabel("accuracy, %")
+    handles = [mpl.lines.Line2D([], [], color=TASK_COLOURS[j], label=task,
+                                marker="os^Dv"[j % 5])
+               for j, task in enumerate(tasks)]  # fmt: skip
+    fig.legend(handles=handles, loc="outside lower center", ncols=len(tasks),
+               fontsize=9, title="tested on", title_fontsize=9)  # fmt: skip
+    return fig
+
+
+def matrices(runs_of: dict[str, Sequence[Sequence[float]]],
+             tasks: Sequence[str]) -> Figure:  # fmt: skip
+    """An R matrix a question, side by side."""
+    fig, axes = plt.subplots(1, len(runs_of), figsize=(WIDTH, 2.7))
+    for ax, (title, accuracy) in zip(axes, runs_of.items(), strict=True):
+        matrix(ax, accuracy, tasks, title)
+        ax.tick_params(labelsize=8)
+        if ax is not axes[0]:
+            ax.set(ylabel="", yticklabels=[])
+    return fig
+
+
+def sinking(steps: Sequence[int], old: Sequence[float], new: Sequence[float],
+            accuracy: Sequence[float]) -> Figure:  # fmt: skip
+    """Old images in the first steps of a new task: their logits, and the accuracy."""
+    fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.8))
+    left.plot(steps, old, color=TASK_COLOURS[0])
+    left.plot(steps, new, color=TASK_COLOURS[1], ls="--")
+    left.set(xlabel="steps of the new task", ylabel="mean largest logit")
+    left.set_title("old images: outputs")
+    end_labels(left, [(old[-1], "old classes", TASK_COLOURS[0]),
+                      (new[-1], "new classes", TASK_COLOURS[1])])  # fmt: skip
+    right.plot(steps, 100 * np.asarray(accuracy), color=TASK_COLOURS[0])
+    right.set(xlabel="steps of the new task", ylabel="accuracy, %", ylim=(-3, 103))
+    right.set_title("old images: accuracy")
+    return fig
+
+
+def confusion(truth: Any, answer: Any, title: str) -> Figure:
+    """How often each digit is taken for which, a row a digit, in per cent."""
+    counts = np.zeros((10, 10))
+    np.add.at(counts, (np.asarray(truth), np.asarray(answer)), 1)
+    share = 100 * counts / counts.sum(1, keepdims=True)
+    fig, ax = plt.subplots(figsize=(4.6, 4.2))
+    ax.imshow(share, vmin=0, vmax=120, cmap="Blues")
+    for i, j in zip(*np.nonzero(share >= 1), strict=True):
+        ax.text(j, i, f"{share[i, j]:.0f}", ha="center", va="center", fontsize=8,
+                color="white" if share[i, j] > 70 else INK)  # fmt: skip
+    ax.set(xticks=range(10), yticks=range(10), xlabel="answer", ylabel="digit")
+    ax.tick_params(length=0)
+    ax.set_title(title)
+    return fig
+
+
+# ----------------------------------------------------------- 2 weights as distributions
+
+
+def one_weight(points: tuple[Any, Any], prior: tuple[float, float],
+               exact: tuple[float, float], learned: tuple[float, float] | None,
+               truth: float) -> Figure:  # fmt: skip
+    """Data for one weight beside its prior, exact posterior and learned q."""
+    fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.9))
+    x, y = (np.asarray(values) for values in points)
+    line = np.array([-2.2, 2.2])
+    if len(x):
+        left.plot(x, y, "o", color=INK)
+    left.plot(line, truth * line, color=GREY, ls="--", lw=1)
+    mean, deviation = learned or exact
+    for w in np.random.default_rng(0).normal(mean, deviation, 12):
+        left.plot(line, w * line, color=BLUE, lw=0.7, alpha=0.5)
+    left.set(xlim=(-2.2, 2.2), ylim=(-4, 4), xlabel="x", ylabel="y")
+    left.set_title(f"{len(x)} points, 12 draws of the weight")
+    grid = np.linspace(-2.5, 2.5, 500)
+    curves = [(prior, GREY, ":", "prior"), (exact, VERMILION, "--", "exact posterior")]
+    if learned:
+        curves.append((learned, BLUE, "-", "learned q"))
+    for (m, d), colour, style, name in curves:
+        density = np.exp(-0.5 * ((grid - m) / d) ** 2) / (d * np.sqrt(2 * np.pi))
+        right.plot(grid, density, color=colour, ls=style, label=name)
+    right.axvline(truth, color=GREY, ls="--", lw=1)
+    right.set(xlabel="weight w", ylabel="density", ylim=(0, 4.5), xlim=(-2.5, 2.5))
+    right.set_title("what is believed about w")
+    right.legend(loc="upper left", fontsize=9)
+    return fig
+
+
+def rho_moves(layers: Sequence[Any], start: float, reach: float) -> Figure:
+    """Where rho ended in each layer, and how far Adam could have carried it."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 2.4))
+    names = [f"hidden layer {k + 1}" for k in range(len(layers) - 1)] + ["output layer"]
+    for k, values in enumerate(layers):
+        body = ax.violinplot(np.asarray(values)[::7], [k], vert=False, widths=0.8)
+        for part in [*body["bodies"], body["cmins"], body["cmaxes"], body["cbars"]]:
+            part.set_color(BLUE)
+    ax.axvline(start, color=INK, lw=1)
+    for edge in (start - reach, start + reach):
+        ax.axvline(edge, color=GREY, ls="--", lw=1)
+    ax.text(start, len(layers) - 0.42, " start", va="bottom")
+    ax.text(start + reach, len(layers) - 0.42, "as far as Adam can go ", ha="right",
+            va="bottom", color=GREY)  # fmt: skip
+    ax.set_yticks(range(len(layers)), names)
+    ax.set(ylim=(-0.6, len(layers) - 0.1), xlabel="ρ after training")
+    return fig
+
+
+def guesses(pictures: Any, probabilities: Any, labels: Any, columns: int = 6) -> Figure:
+    """Images with the two likeliest answers; a cross marks a wrong first one."""
+    rows = -(-len(pictures) // columns)
+    fig, axes = plt.subplots(rows, columns, figsize=(WIDTH, 1.55 * rows))
+    for ax, picture, p, label in zip(axes.flat, pictures, np.asarray(probabilities),
+                                     labels, strict=True):  # fmt: skip
+        best = np.argsort(p)[::-1][:2]
+        words = ", ".join(f"{c}: {100 * p[c]:.0f}%" for c in best)
+        ax.imshow(np.asarray(picture).reshape(28, 28))
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set_color("#bbbbbb")
+        wrong = "" if best[0] == label else "✗ "
+        ax.set_title(wrong + words, fontsize=8, loc="center")
+    return fig
+
+
+def coverage(shares: Any, curves: dict[str, tuple[Any, str]]) -> Figure:
+    """Accuracy on the surest share of the test images."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 2.8))
+    for values, method in curves.values():
+        style = "-" if method == "rcl-cpb" else "--"
+        ax.plot(100 * shares, 100 * np.asarray(values), color=COLOUR[method], ls=style)
+    end_labels(ax, [(100 * values[-1], name, COLOUR[method])
+                    for name, (values, method) in curves.items()])  # fmt: skip
+    ax.set(xlabel="share of the images answered, surest first, %",
+           ylabel="accuracy on them, %")  # fmt: skip
+    return fig
+
+
+def overconfidence(angles: Any, curves: dict[str, tuple[Any, Any, str]]) -> Figure:
+    """Confidence and accuracy while images turn, a panel a network."""
+    fig, axes = plt.subplots(1, len(curves), figsize=(WIDTH, 2.8), sharey=True)
+    for ax, (name, (sure, right, method)) in zip(axes, curves.items(), strict=True):
+        sure, right = 100 * np.asarray(sure), 100 * np.asarray(right)
+        ax.fill_between(angles, right, sure, color=COLOUR[method], alpha=0.18, lw=0)
+        ax.plot(angles, sure, color=COLOUR[method], marker="o")
+        ax.plot(angles, right, color=INK, marker="s", ls="--")
+        ax.set(xlabel="turned by, degrees", ylim=(0, 103), xticks=range(0, 181, 45))
+        ax.set_title(name)
+        end_labels(ax, [(sure[-1], "confidence", COLOUR[method]),
+                        (right[-1], "accuracy", INK)])  # fmt: skip
+    axes[0].set_ylabel("%")
+    return fig
+
+
+def draws(picture: Any, probabilities: Any, title: str) -> Figure:
+    """An image beside the class probabilities of single draws of the weights."""
+    fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.6), width_ratios=[1, 2.6])
+    left.imshow(np.asarray(picture).reshape(28, 28))
+    left.set(xticks=[], yticks=[])
+    p = np.asarray(probabilities)  # (draws, classes)
+    shift = np.random.default_rng(0).uniform(-0.28, 0.28, p.shape)
+    right.plot((np.arange(10) + shift).ravel(), p.ravel(), ".", color=BLUE, alpha=0.25,
+               ms=4)  # fmt: skip
+    right.hlines(p.mean(0), np.arange(10) - 0.35, np.arange(10) + 0.35, color=VERMILION)
+    right.set(xticks=range(10), ylim=(-0.03, 1.03), xlabel="class",
+              ylabel="probability")  # fmt: skip
+    right.set_title(title)
+    return fig
+
+
+# ------------------------------------------------------------------------ 6 single head
+
+
+def switches(accuracy: dict[tuple[bool, bool, bool], Sequence[float]],
+             floor: float) -> Figure:  # fmt: skip
+    """Every combination of (re-initialise, restore, replay): every seed a dot."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 3.4))
+    names = {(False, False): "neither", (True, False): "re-init.",
+             (False, True): "restore", (True, True): "both"}  # fmt: skip
+    places = {}
+    for replay, offset in ((False, 0.0), (True, 4.7)):
+        for k, pair in enumerate(names):
+            places[(*pair, replay)] = offset + k
+        ax.text(offset + 1.5, 104, "with replay" if replay else "without replay",
+                ha="center", fontweight="bold")  # fmt: skip
+    for key, values in accuracy.items():
+        dots(ax, places[key], 100 * np.asarray(values), "rcl-cpb")
+        top = f"{100 * np.mean(values):.0f}"
+        ax.text(places[key] + 0.22, 100 * np.mean(values), top, va="center", fontsize=9)
+    ax.axhline(100 * floor, color=GREY, ls=":", lw=1.2)
+    ax.text(3.85, 100 * floor + 1.5, "last pair only", color=GREY, ha="center",
+            fontsize=8.5)  # fmt: skip
+    ax.set_xticks([*places.values()], [names[key[:2]] for key in places])
+    ax.set(ylabel="average accuracy, %", ylim=(0, 103), xlim=(-0.5, 8.4))
+    return fig
+
+
+def first_losses(starts: dict[str, np.ndarray], tasks: Sequence[str]) -> Figure:
+    """Before the first step of each task: the loss, and which outputs err (seeds)."""
+    fig, axes = plt.subplots(1, 2, figsize=(WIDTH, 2.8))
+    looks = (("kept", VERMILION, "^", -0.12), ("fresh", BLUE, "o", 0.12))
+    titles = ("loss before the first step, nats", "error at old outputs, per image")
+    for k, (ax, title) in enumerate(zip(axes, titles, strict=True)):
+        ends = []
+        for name, colour, marker, shift in looks:
+            values = starts[name][..., k]  # (seeds, tasks)
+            x = np.arange(values.shape[1])
+            ax.plot(x, values.mean(0), color=colour)
+            ax.plot(np.tile(x + shift, len(values)), values.ravel(), marker, ls="",
+                    color=colour, alpha=0.75, mec="white", mew=0.5)  # fmt: skip
+            ends.append((values.mean(0)[-1], name, colour))
+        ax.set_xticks(x, tasks)
+        ax.set(title=title, xlabel="task that begins", xlim=(-0.35, x[-1] + 0.3))
+        ax.set_ylim(0, None if k == 0 else 1.05)
+        end_labels(ax, ends, x=x[-1] + 0.1, gap=0.1)
+    return fig
+
+
+def _hatch(bars: Iterable[Any]) -> None:
+    """What is new: another colour, and stripes for those who see no colours."""
+    for bar in bars:
+        bar.set_facecolor(ORANGE)
+        bar.set_edgecolor("white")
+        bar.set_hatch("////")
+
+
+def _class_bars(ax: Axes, values: Any, new: int) -> None:
+    """A bar a class; the newest classes hatched and in another colour."""
+    values = np.asarray(values)
+    bars = ax.bar(range(len(values)), values, color=BLUE, width=0.75)
+    _hatch(bars[len(values) - new :])
+    ax.set_xticks(range(len(values)))
+    ax.tick_params(axis="x", length=0)
+
+
+def head_bias(states: dict[str, tuple[Any, Any]], new: int) -> Figure:
+    """A column a state of the output layer: mean logits, and how often each wins."""
+    fig, axes = plt.subplots(2, len(states), figsize=(WIDTH, 4.0), sharey="row",
+                             sharex=True)  # fmt: skip
+    for column, (title, (logits, share)) in zip(axes.T, states.items(), strict=True):
+        _class_bars(column[0], logits, new)
+        _class_bars(column[1], 100 * np.asarray(share), new)
+        column[0].set_title(title)
+        column[0].axhline(0, color=INK, lw=0.8)
+        column[1].axhline(100 / len(share), color=INK, ls=":", lw=1.2)
+        column[1].set_xlabel("output neuron")
+    axes[0, 0].set_ylabel("mean logit")
+    axes[1, 0].set_ylabel("answers, %")
+    return fig
+
+
+def replay_frame(share: Any, accuracy: Sequence[float], tasks: Sequence[str], new: int,
+                 title: str) -> Figure:  # fmt: skip
+    """One moment of replay: how often each class is the answer, and the accuracies."""
+    fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.9))
+    _class_bars(left, 100 * np.asarray(share), new)
+    left.axhline(100 / len(share), color=INK, ls=":", lw=1.2)
+    left.set(xlabel="output neuron", ylabel="answers, %", ylim=(0, 65), title=title)
+    bars = right.bar(range(len(accuracy)), 100 * np.asarray(accuracy), color=BLUE)
+    _hatch(bars[-1:])
+    for k, value in enumerate(accuracy):
+        right.text(k, 100 * value + 1.5, f"{100 * value:.0f}", ha="center", fontsize=9)
+    right.set_xticks(range(len(accuracy)), tasks)
+    right.set(xlabel="digits", ylabel="accuracy, %", ylim=(0, 108))
+    right.set_title(f"mean {100 * np.mean(accuracy):.1f} %")
+    return fig
+
+
 # ------------------------------------------------------------------------- 7 end to end
 
 
@@ -439,4 +743,74 @@ def opinions(image: Any, answers: Sequence[Any], tasks: Sequence[str]) -> Figure
         ax.set_yticks(range(10), range(10) if t == 0 else [""] * 10)
         ax.set_title(f"after {tasks[t]}", fontsize=9)
     axes[1].set_ylabel("class")
+    return fig
+
+
+# -------------------------------------------------------------------------- 8 ablations
+
+
+def methods_accuracy(accuracy: dict[str, dict[int, float]],
+                     paper: dict[str, float] | None = None) -> Figure:  # fmt: skip
+    """Average accuracy a method; every seed a dot, thin lines join equal seeds."""
+    paper = paper or {}
+    fig, ax = plt.subplots(figsize=(WIDTH, 3.2))
+    for seed in sorted(set.intersection(*(set(v) for v in accuracy.values()))):
+        line = [100 * values[seed] for values in accuracy.values()]
+        ax.plot(range(len(line)), line, color="#bbbbbb", lw=1, zorder=0)
+    for x, (method, values) in enumerate(accuracy.items()):
+        points = 100 * np.array([values[seed] for seed in sorted(values)])
+        dots(ax, x, points, method)
+        ax.text(x + 0.2, points.mean(), f"{points.mean():.1f}", va="center",
+                color=COLOUR[method])  # fmt: skip
+        if method in paper:
+            ax.plot(x - 0.25, paper[method], MARKER["paper"], color=COLOUR["paper"])
+            ax.text(x - 0.3, paper[method], f"paper {paper[method]:.1f}", va="center",
+                    ha="right", color=COLOUR["paper"], fontsize=9)  # fmt: skip
+    ax.set_xticks(range(len(accuracy)), [LABEL[m] for m in accuracy])
+    ax.set(ylabel="average accuracy, %", xlim=(-0.75, len(accuracy) - 0.45))
+    ax.margins(y=0.2)
+    return fig
+
+
+def shares(panels: dict[str, dict[str, np.ndarray]], tasks: Sequence[str],
+           ylabel: str, low: float = 0, legend: bool = True) -> Figure:  # fmt: skip
+    """A panel a title, a line a method: shares (seeds, tasks); every seed a dot."""
+    fig, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 3.1), sharey=True)
+    for ax, (title, methods) in zip(axes, panels.items(), strict=True):
+        for k, (method, values) in enumerate(methods.items()):
+            x, values = np.arange(len(tasks)), 100 * np.asarray(values)
+            ax.plot(x, values.mean(0), color=COLOUR[method], ls=("-", "--", ":")[k % 3])
+            ax.plot(np.tile(x + 0.08 * (k - 1), len(values)), values.ravel(), ls="",
+                    marker=MARKER[method], color=COLOUR[method], alpha=0.7, ms=4.5,
+                    mec="white", mew=0.4)  # fmt: skip
+        ax.set_xticks(x, tasks)
+        ax.set(title=title, xlabel="after learning", ylim=(low, 103))
+    axes[0].set_ylabel(ylabel)
+    if legend:
+        handles = [mpl.lines.Line2D([], [], color=COLOUR[m], marker=MARKER[m],
+                                    ls=("-", "--", ":")[k % 3], label=LABEL[m])
+                   for k, m in enumerate(methods)]  # fmt: skip
+        fig.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
+    return fig
+
+
+def forgetting_by_method(accuracy: dict[str, Sequence[Sequence[Sequence[float]]]],
+                         tasks: Sequence[str]) -> Figure:  # fmt: skip
+    """A panel a method, a line a task: the mean over seeds, every seed a dot."""
+    fig, axes = plt.subplots(1, len(accuracy), figsize=(WIDTH, 3.2), sharey=True)
+    last = len(tasks) - 1
+    for ax, (method, runs_of) in zip(axes, accuracy.items(), strict=True):
+        for j, colour in zip(range(last + 1), TASK_COLOURS, strict=False):
+            x = np.arange(j, last + 1)
+            values = 100 * np.array([[R[i][j] for i in x] for R in runs_of])
+            ax.plot(x, values.mean(0), color=colour, marker="os^Dv"[j % 5])
+            ax.plot(np.tile(x, len(values)), values.ravel(), ".", color=colour, ms=4,
+                    alpha=0.6)  # fmt: skip
+        ax.set_xticks(range(last + 1), tasks, fontsize=8)
+        ax.set(title=LABEL[method], xlabel="after learning", ylim=(0, 103))
+    axes[0].set_ylabel("accuracy, %")
+    handles = [mpl.lines.Line2D([], [], color=TASK_COLOURS[j], marker="os^Dv"[j % 5],
+                                label=task) for j, task in enumerate(tasks)]  # fmt: skip
+    fig.legend(handles=handles, loc="outside lower center", ncols=len(tasks),
+               fontsize=9, title="tested on", title_fontsize=9)  # fmt: skip
     return fig
