@@ -379,17 +379,6 @@ class BayesConv2d(BayesLayer):
     def operate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return F.conv2d(x, weight, bias, padding=1)
 
-    def draw_many(self, x: Tensor, samples: int) -> Tensor:
-        """M weight samples in one call: (B, C or M*C, H, W) -> (B, M*out, H, W)."""
-        out, n_in = self.shape[:2]
-        noise = torch.randn(samples, len(self.mu), device=x.device)
-        drawn = self.mu + (self.rho / 2).exp() * noise  # (M, weights and biases)
-        weight = drawn[:, :-out].reshape(samples * out, *self.shape[1:])
-        groups = x.shape[1] // n_in  # 1 for the image, M once the samples have parted
-        return F.conv2d(
-            x, weight, drawn[:, -out:].reshape(-1), padding=1, groups=groups
-        )
-
 
 # -------------------------------------------------------------------------- the network
 
@@ -446,27 +435,41 @@ class ProgressiveBNN(nn.Module):
         return kept
 
     def logits(self, x: Tensor, head: int, samples: int) -> Tensor:
-        """(M, B, classes): M draws for every input in one batched pass.
+        """(M, B, classes): M draws of the weights for every input.
 
-        Given its input, a linear layer's output is Gaussian with known moments, so its
-        noise can be drawn there, for each input by itself: the predictive distribution
-        of one input stays exactly the same. Convolutions draw M weights.
+        For one input, the first linear layer's output is Gaussian with moments that need
+        computing once; noise is drawn there, so that each input's predictive distribution
+        stays exactly the same. Input b takes M * width numbers of a row of normals from
+        place 16 b on: its own M draws are independent, as they must be. All other layers
+        draw their weights, which the batch shares.
         """
-        for layer in self.trunk:
-            x = F.max_pool2d(F.relu(layer.draw_many(x, samples)), 2)
-        x = (
-            x.reshape(len(x), samples, -1).transpose(0, 1)
-            if self.trunk
-            else x.flatten(1)
-        )
-        for layer in [*self.hidden, self.heads[head]]:
-            mean, variance = layer.moments(x)
-            deviation = variance.sqrt_()
-            noise = torch.randn(samples, *mean.shape[-2:], device=x.device)
-            x = torch.addcmul(mean, deviation, noise, out=noise)
-            if layer is not self.heads[head]:
-                x = F.relu_(x)
-        return x
+        path = [*self.trunk, *self.hidden, self.heads[head]]
+        trunk = len(self.trunk)
+        sigma = [(layer.rho / 2).exp() for layer in path]
+        if not trunk:
+            mean, variance = self.hidden[0].moments(x)
+            deviation, width = variance.sqrt_(), mean.shape[1]
+            row = torch.randn(samples * width + 16 * len(x), device=x.device)
+            noise = row.unfold(0, samples * width, 16)[: len(x)]
+            noise = noise.view(len(x), samples, width).transpose(0, 1)  # (M, B, width)
+
+        def drawn(i: int, x: Tensor) -> Tensor:
+            weights = torch.addcmul(path[i].mu, sigma[i], torch.randn_like(sigma[i]))
+            return path[i].operate(x, *path[i].split(weights))
+
+        outputs = []
+        for m in range(samples):
+            if trunk:
+                h = x
+                for i in range(trunk):  # pooled before the ReLU: the same, a quarter
+                    h = F.relu_(F.max_pool2d(drawn(i, h), 2))
+                h = drawn(trunk, h.flatten(1))
+            else:
+                h = torch.addcmul(mean, deviation, noise[m])
+            for i in range(trunk + 1, len(path)):
+                h = drawn(i, F.relu_(h))
+            outputs.append(h.t())
+        return torch.stack(outputs).mT  # few classes: softmax is fast in this layout
 
     def kl(self) -> Tensor:
         layers = [m for m in self.modules() if isinstance(m, BayesLayer)]
@@ -490,15 +493,17 @@ def predict(
 ) -> Prediction:
     """Class probabilities from M weight samples, in chunks that bound the memory."""
     widest = max(
-        [*net.sizes(), *(c * math.prod(x.shape[2:]) for c in TRUNK if net.trunk)]
+        samples * net.heads[head].shape[0],
+        *net.sizes(),
+        *(c * math.prod(x.shape[2:]) for c in TRUNK if net.trunk),
     )
-    chunk = max(1, 2**24 // (samples * widest))
     parts = []
-    for piece in x.split(chunk):
-        p = net.logits(piece, head, samples).softmax(-1)
+    for piece in x.split(max(1, 2**24 // widest)):
+        log_p = net.logits(piece, head, samples).mT.log_softmax(1)  # (M, classes, B)
+        p = log_p.exp()
         mean = p.mean(0)
-        total = torch.special.entr(mean).sum(-1)
-        parts.append((mean, total, total - torch.special.entr(p).sum(-1).mean(0)))
+        total = torch.special.entr(mean).sum(0)
+        parts.append((mean.t(), total, total + (p * log_p).sum(1).mean(0)))
     return Prediction(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
 

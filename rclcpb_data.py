@@ -263,7 +263,7 @@ class Scenario:
         return (1, *shape) if len(shape) == 2 else (1, 1, shape[0])
 
     def inputs(self, images: np.ndarray, task: Task, device: torch.device) -> Tensor:
-        """Images as the network reads them: (N, C, H, W), channels last, or (N, pixels)"""
+        """Images as the network reads them: (N, C, H, W) or (N, pixels)."""
         x = torch.from_numpy(np.ascontiguousarray(images)).to(device)
         x = x.float().div_(255) if x.dtype == torch.uint8 else x.float()
         if self.center or self.scale != 1:
@@ -343,7 +343,7 @@ def split_cifar100(images: Images, heads: Literal["multi", "single"] = "multi",
 
 def mnist_svhn_cifar10(mnist: Images, svhn: Images, cifar10: Images,
                        name: str = "mnist-svhn-cifar10") -> Scenario:  # fmt: skip
-    """Three tasks of ten classes; MNIST padded to 32 x 32 and repeated in 3 channels."""
+    """Three tasks of ten classes; MNIST padded to 32 x 32 x 3 channels."""
 
     def colour(x: np.ndarray) -> np.ndarray:
         return np.repeat(np.pad(x, ((0, 0), (2, 2), (2, 2)))[..., None], 3, axis=3)

@@ -17,7 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -164,11 +164,12 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
 
 def _rebuild(learner: core.Learner, state: dict[str, Tensor]) -> None:
     """The network of a checkpoint, and the coresets, which the seed gives again."""
-    net = learner.new_network(learner.stages[-1].hidden)
-    width, head = net.sizes()[-1], 0
-    while f"heads.{head}.mu" in state:
-        net.add_head(len(state[f"heads.{head}.mu"]) // (width + 1))
-        head += 1
+    with core.seeded("rebuild"):  # its draws are overwritten, and not the caller's
+        net = learner.new_network(learner.stages[-1].hidden)
+        width, head = net.sizes()[-1], 0
+        while f"heads.{head}.mu" in state:
+            net.add_head(len(state[f"heads.{head}.mu"]) // (width + 1))
+            head += 1
     net.load_state_dict(state)
     learner.net = net
     learner.coreset = [learner.split_task(t)[1] for t in range(len(learner.stages))]
@@ -224,8 +225,9 @@ def _run_locked(job: Job, progress: bool) -> core.Record:
     checkpoint = Checkpoint(job.path.with_suffix(".safetensors"), about)
     learner = core.Learner(scenario, job.config, job.seed, job.device, progress,
                            checkpoint.keep)  # fmt: skip
-    checkpoint.restore(learner)
-    record = core.learn(scenario, job.config, job.seed, job.method, learner=learner)
+    with closing(learner.bar):  # what is said after it gets a line of its own
+        checkpoint.restore(learner)
+        record = core.learn(scenario, job.config, job.seed, job.method, learner=learner)
     save_record(record, job.path)
     checkpoint.path.unlink(missing_ok=True)
     return record
@@ -443,8 +445,8 @@ class Run:
     out: Path = Path("runs")
 
     def __call__(self, rest: list[str]) -> None:
-        if self.threads < 0:
-            raise core.RclCpbError(f"--threads {self.threads}: give 0 or more.")
+        if self.threads < 1 or not self.seeds:
+            raise core.RclCpbError("give at least one of --threads and of --seeds.")
         torch.set_num_threads(self.threads)
         base = core.preset(self.scenario, self.method)
         base = parse_config(rest, base)

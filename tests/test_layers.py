@@ -121,25 +121,6 @@ def test_moments_are_the_analytic_ones() -> None:
     assert torch.equal(mean, layer(x, sample=False))
 
 
-def test_draw_many_equals_a_loop_with_the_same_noise() -> None:
-    first, second = make("conv"), core.BayesConv2d(4, 2, tiny.config())
-    x, m = torch.randn(INPUTS["conv"]), 3
-    noise = {layer: torch.randn(m, len(layer.mu)) for layer in (first, second)}
-    with patch("torch.randn", side_effect=[noise[first], noise[second]]):
-        together = second.draw_many(first.draw_many(x, m), m)
-    parts = []
-    for i in range(m):
-        out = x
-        for layer in (first, second):
-            drawn = layer.mu + (layer.rho / 2).exp() * noise[layer][i]
-            out = layer.operate(out, *layer.split(drawn))
-        parts.append(out)
-    torch.testing.assert_close(together, torch.cat(parts, 1))
-
-
-# -------------------------------------------------------------------------- gradients
-
-
 @pytest.mark.parametrize("sampling", ["weight", "local"])
 def test_gradients_against_finite_differences(kind: str, sampling: str) -> None:
     """Plain formulas, float64, fixed noise: forward and KL in mu and rho."""
