@@ -437,11 +437,11 @@ class ProgressiveBNN(nn.Module):
     def logits(self, x: Tensor, head: int, samples: int) -> Tensor:
         """(M, B, classes): M draws of the weights for every input.
 
-        For one input, the first linear layer's output is Gaussian with moments that need
-        computing once; noise is drawn there, so that each input's predictive distribution
-        stays exactly the same. Input b takes M * width numbers of a row of normals from
-        place 16 b on: its own M draws are independent, as they must be. All other layers
-        draw their weights, which the batch shares.
+        For one input, the first linear layer's output is Gaussian with moments that
+        need computing once; noise is drawn there, so that each input's predictive
+        distribution stays exactly the same. Input b takes M * width numbers of a row
+        of normals from place 16 b on: its own M draws are independent, as they must
+        be. All other layers draw their weights, which the batch shares.
         """
         path = [*self.trunk, *self.hidden, self.heads[head]]
         trunk = len(self.trunk)
