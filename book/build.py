@@ -7,6 +7,7 @@
     python book/build.py --check                 only look for mistakes, in a second
     python book/build.py --draft 04_pruning d.md     make a chapter of a text file
     python book/build.py --text 04_pruning           print a chapter as such a text
+    python book/build.py --setup                     renew the set-up cell everywhere
 
 A chapter is executed again when its code or anything it may import or read has changed.
 Any failing cell, any warning, any cell above 90 seconds ends in exit code 1.
@@ -126,7 +127,8 @@ def fetch_code(folder):
 places = (Path.cwd(), *Path.cwd().parents)
 root = next((p for p in places if (p / "rclcpb_core.py").is_file()), None)
 root = root or fetch_code(Path.cwd())
-sys.path[:0] = [str(root), str(root / "book")]'''
+sys.path[:0] = [str(root), str(root / "book")]
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for networks this small, one is best'''
 UNFILLED = 'REPOSITORY, REVISION = "", ""'
 
 
@@ -334,7 +336,7 @@ def digest(name: str) -> str:
 
 def execute(name: str, target: Path) -> dict[str, Any]:
     """Run a chapter in a new kernel, keep it at `target`; times, or what went wrong."""
-    os.environ |= {"RCLCPB_STATIC": "1", "OMP_NUM_THREADS": "1"}
+    os.environ["RCLCPB_STATIC"] = "1"
     nb, mark, began = read(BOOK / f"{name}.ipynb"), digest(name), time.perf_counter()
     client = NotebookClient(nb, timeout=int(4 * CELL_LIMIT), kernel_name="python3",
                             resources={"metadata": {"path": str(BOOK)}},
@@ -499,10 +501,11 @@ def stage(source: Path, executed: Path | None, names: list[str]) -> list[str]:
 
 
 def known_links(text: str) -> str:
-    """Links to chapters that are not written yet become plain words."""
+    """Links to chapters, with the ending they have; plain words if not written yet."""
 
     def plain(match: re.Match[str]) -> str:
-        return match[0] if source_of(match[2]) else match[1]
+        path = source_of(match[2])
+        return f"[{match[1]}]({path.name})" if path else match[1]
 
     return re.sub(r"\[([^\]\n]+)\]\((\d\d_\w+|[A-E]_\w+)\.(?:ipynb|md)\)", plain, text)
 
@@ -609,6 +612,7 @@ def parse() -> argparse.Namespace:
     add("--check", action="store_true", help="only look for mistakes")
     add("--draft", nargs=2, metavar=("NAME", "FILE"), help="make a chapter of a text")
     add("--text", metavar="NAME", help="print a chapter as text")
+    add("--setup", action="store_true", help="renew the set-up cell everywhere")
     options = parser.parse_args()
     for name in filter(None, (options.chapter, options.text)):
         if not (BOOK / f"{name}.ipynb").exists():
@@ -620,6 +624,13 @@ def main() -> None:
     options = parse()
     if options.text:
         print(to_text(read(BOOK / f"{options.text}.ipynb")), end="")
+        return
+    if options.setup:
+        for name in notebooks():
+            nb = read(BOOK / f"{name}.ipynb")
+            first = next(c for c in nb.cells if c.cell_type == "code")
+            first.source, first.metadata = SETUP, setup_cell().metadata
+            write(nb, BOOK / f"{name}.ipynb")
         return
     if options.draft:
         name, file = options.draft
