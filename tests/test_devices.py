@@ -156,9 +156,17 @@ def test_permuted_images_are_shuffled_on_the_device() -> None:
 
 
 def test_a_random_choice_stays_on_the_device() -> None:
-    """As far as meta can go: the other choices depend on values."""
     x, y = torch.empty(12, 4, device=META), torch.empty(12, device=META)
     assert core.choose_coreset(x, y, 5, "random").device == META
+
+
+def test_k_center_stays_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meta has no values; let the farthest sample always be the first."""
+    monkeypatch.setattr(torch.Tensor, "__int__", lambda self: 0)
+    x = torch.empty(12, 4, device=META)
+    with all_on_meta():
+        chosen = core.choose_coreset(x, x[:, 0], 5, "k-center")
+    assert chosen.device == META and chosen.shape == (5,)
 
 
 def test_a_resumed_fit_brings_adams_moments_to_the_device() -> None:

@@ -395,6 +395,32 @@ def test_a_learner_neither_uses_nor_moves_the_global_generator(
     assert first == second
 
 
+@pytest.mark.parametrize("heads", ["single", "multi"])
+def test_every_draw_has_a_key_of_seed_task_phase_and_round(
+    heads: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys: list[tuple] = []
+    original = core.seeded
+    monkeypatch.setattr(core, "seeded", lambda *key: keys.append(key) or original(*key))
+    core.learn(tiny.scenario(heads=heads), tiny.config(replay_steps=150), seed=17)
+    assert {key[0] for key in keys} == {17}
+    rounds = [key for key in keys if len(key) == 4 and key[2] != "evaluate"]
+    fits = 3 + (3 if heads == "single" else 1 + 2 + 3)  # trainings, and stored samples'
+    assert len(rounds) == len(set(rounds)) == 3 * 3 + 2 * (fits - 3)
+    for phase in ("coreset", "structure"):
+        assert [key[1] for key in keys if phase in key] == [0, 1, 2]
+
+
+def test_keys_that_differ_draw_differently_and_equal_ones_the_same() -> None:
+    keys = [(0, 1, "train", 2), (1, 1, "train", 2), (0, 2, "train", 2),
+            (0, 1, "replay", 2), (0, 1, "train", 3), (0, 1, "train", 2)]  # fmt: skip
+    draws = []
+    for key in keys:
+        with core.seeded(*key):
+            draws.append(torch.randn(3).tolist())
+    assert draws[0] == draws[-1] and len({tuple(d) for d in draws}) == 5
+
+
 def test_other_work_between_two_tasks_changes_nothing() -> None:
     """A notebook may draw, plot and predict between stages."""
     plain = content(core.learn(tiny.scenario(), tiny.config()))
