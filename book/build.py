@@ -127,8 +127,8 @@ def fetch_code(folder):
 places = (Path.cwd(), *Path.cwd().parents)
 root = next((p for p in places if (p / "rclcpb_core.py").is_file()), None)
 root = root or fetch_code(Path.cwd())
-sys.path[:0] = [str(root), str(root / "book")]
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # for networks this small, one is best'''
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for networks this small, one is best
+sys.path[:0] = [str(root), str(root / "book")]'''
 UNFILLED = 'REPOSITORY, REVISION = "", ""'
 
 
@@ -242,7 +242,9 @@ def complaints(name: str, nb: nbformat.NotebookNode) -> list[str]:
     found = []
     code = [cell for cell in nb.cells if cell.cell_type == "code"]
     if not code or (code[0].source, code[0].metadata) != (SETUP, setup_cell().metadata):
-        found.append("its first code cell is not build.py's set-up cell")
+        found.append("its first code cell is not build.py's set-up cell; use --setup")
+    elif code[0].outputs:
+        found.append("its set-up cell has an output")
     for i, cell in enumerate(nb.cells):
         if cell.cell_type == "code" and any(
             len(x) > 88 for x in cell.source.split("\n")
@@ -435,33 +437,63 @@ def timings_table(folder: Path) -> str:
 
 
 def api_page() -> str:
-    """Functions and classes of the core with the first lines of their docstrings."""
+    """Functions and classes of the core: signatures, docstrings, fields' comments."""
     out = []
     for module in MODULES:
         text = (ROOT / module).read_text()
-        tree = ast.parse(text)
+        tree, lines = ast.parse(text), text.splitlines()
         out.append(f"## {module}\n\n{ast.get_docstring(tree).splitlines()[0]}\n")
-        rulers = [(i, m[1]) for i, line in enumerate(text.splitlines(), 1)
+        rulers = [(i, m[1]) for i, line in enumerate(lines, 1)
                   if (m := re.match(r"# -{5,} (.+)", line))]  # fmt: skip
         for node in tree.body:
             while rulers and rulers[0][0] < node.lineno:
-                out.append(f"### {rulers.pop(0)[1].capitalize()}\n")
-            out += _api_entries(node)
+                title = rulers.pop(0)[1]
+                out.append(f"### {title[0].upper()}{title[1:]}\n")
+            out += _api_entries(node, lines)
     return "\n".join(out) + "\n"
 
 
-def _api_entries(node: ast.stmt, prefix: str = "") -> Iterator[str]:
+def _api_entries(node: ast.stmt, lines: list[str], prefix: str = "") -> Iterator[str]:
     if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name[0] == "_":
         return
-    about = (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
+    about = _api_text(ast.get_docstring(node) or "")
     if isinstance(node, ast.FunctionDef):
-        arguments = [a.arg for a in node.args.args if a.arg != "self"]
+        arguments = re.sub(r"^(self|cls)(, )?", "", ast.unparse(node.args))
+        result = ast.unparse(node.returns) if node.returns else "None"
+        result = "" if result == "None" else f" -> {result}"
         if about:
-            yield f"`{prefix}{node.name}({', '.join(arguments)})`\n: {about}\n"
+            yield f"`{prefix}{node.name}({arguments}){result}`\n: {about}\n"
         return
-    yield f"`class {node.name}`\n: {about or 'see the source.'}\n"
+    fields = list(_api_fields(node, lines))
+    if not (about or fields):
+        return
+    yield f"`class {node.name}`\n: {about or 'A tuple with names.'}\n"
+    if any(name in ast.unparse(node) for name in ("@dataclass", "(NamedTuple)")):
+        yield "\n".join(["| field | default | |", "|---|---|---|", *fields]) + "\n"
     for child in node.body:
-        yield from _api_entries(child, f"{node.name}.")
+        yield from _api_entries(child, lines, f"{node.name}.")
+
+
+def _api_text(docstring: str) -> str:
+    """A docstring as the body of a definition; its indented parts stay as they are."""
+    parts = []
+    for part in docstring.split("\n\n"):
+        code = part.startswith(" ")
+        parts.append(part.replace("\n", "\n  ") if code else part.replace("\n", " "))
+    return "\n\n  ".join(parts).rstrip()
+
+
+def _api_fields(node: ast.ClassDef, lines: list[str]) -> Iterator[str]:
+    """A table row a field: its name and type, its default, the comment beside it."""
+    for child in node.body:
+        if not isinstance(child, ast.AnnAssign):
+            continue
+        source = lines[child.lineno - 1 : child.end_lineno]
+        notes = [line.split("  # ", 1)[1] for line in source if "  # " in line]
+        name = f"{ast.unparse(child.target)}: {ast.unparse(child.annotation)}"
+        default = f"`{ast.unparse(child.value)}`" if child.value else ""
+        cells = (f"`{name}`", default, "".join(notes))
+        yield "| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |"
 
 
 # ------------------------------------------------------------------------------- HTML
@@ -630,6 +662,7 @@ def main() -> None:
             nb = read(BOOK / f"{name}.ipynb")
             first = next(c for c in nb.cells if c.cell_type == "code")
             first.source, first.metadata = SETUP, setup_cell().metadata
+            first.outputs = []
             write(nb, BOOK / f"{name}.ipynb")
         return
     if options.draft:

@@ -55,7 +55,7 @@ def test_a_chapter_has_outputs_to_compare(name: str) -> None:
 def test_complaints_are_made() -> None:
     text = "# T\n\n```{code-cell}\nx = 1  " + "#" * 90 + "\n```\n"
     found = "\n".join(build.complaints("01_t", build.from_text("01_t", text)))
-    for part in ("set-up cell", "88 columns", "'## Takeaways'", "words"):
+    for part in ("set-up cell; use", "88 columns", "'## Takeaways'", "words"):
         assert part in found
 
 
