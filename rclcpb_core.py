@@ -809,10 +809,12 @@ class FlatPosterior:
     def draw(self) -> None:
         """The step's sigma and weights, or variances where the noise is local."""
         n, self.place = self.drawn, next(self.starts)
-        self.eps = self.noise((n,))
-        torch.mul(self.rho[:n], 0.5, out=self.scale[:n]).exp_()
-        torch.addcmul(self.mu[:n], self.scale[:n], self.eps, out=self.weights[:n])
-        torch.exp(self.rho[n:], out=self.scale[n:])
+        if n:
+            self.eps = self.noise((n,))
+            torch.mul(self.rho[:n], 0.5, out=self.scale[:n]).exp_()
+            torch.addcmul(self.mu[:n], self.scale[:n], self.eps, out=self.weights[:n])
+        if self.local:
+            torch.exp(self.rho[n:], out=self.scale[n:])
 
     def _linear(self, i: int, x: Tensor) -> Tensor:
         """Linear layer i under the drawn weights; its backward joins the tape."""
@@ -866,9 +868,11 @@ class FlatPosterior:
         The vectors outgrow the cache, so each pass counts: NLL and KL share theirs.
         """
         n, scale, precision = self.drawn, self.scale, self.precision
-        torch.mul(g_mu[:n], self.eps, out=g_rho[:n])
-        g_rho[:n].addcmul_(scale[:n], precision[:n], value=kl_weight)
-        g_rho[n:].add_(precision[n:], alpha=kl_weight)
+        if n:
+            torch.mul(g_mu[:n], self.eps, out=g_rho[:n])
+            g_rho[:n].addcmul_(scale[:n], precision[:n], value=kl_weight)
+        if self.local:
+            g_rho[n:].add_(precision[n:], alpha=kl_weight)
         offset = self.minus_one * (kl_weight / 2)
         torch.addcmul(offset, g_rho, scale, value=0.5, out=g_rho)
         distance = torch.sub(self.mu, self.prior_mu, out=scale)
