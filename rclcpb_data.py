@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -432,3 +433,55 @@ def make_scenario(name: str, seed: int = 0, root: str | Path | None = None) -> S
     if "cifar100" in name:
         return split_cifar100(images, heads, seed, name)
     return split_mnist(images, heads, name)
+
+
+# -------------------------------------------------------------------------- distortions
+
+
+class Affine(NamedTuple):
+    """How far a random distortion may go."""
+
+    degrees: float = 0.0
+    zoom: float = 0.0
+    shear: float = 0.0
+    pixels: int = 0
+    flip: bool = False
+    bend: float = 0.0  # of a smooth random field, in pixels
+
+
+DISTORTIONS = {
+    "shift": Affine(pixels=2),
+    "affine": Affine(degrees=15, zoom=0.12, shear=0.2, pixels=4),
+    "elastic": Affine(degrees=15, zoom=0.12, shear=0.2, pixels=2, bend=1.5),
+    "crop-flip": Affine(pixels=4, flip=True),
+}
+
+
+def distort(x: Tensor, image_shape: tuple[int, int, int], kind: str) -> Tensor:
+    """Each image moved by its own random affine map; x keeps its shape."""
+    limit = DISTORTIONS[kind]
+    n, (_, height, width) = len(x), image_shape
+    u = 2 * torch.rand(6, n, device=x.device) - 1
+    angle, zoom = math.radians(limit.degrees) * u[0], 1 + limit.zoom * u[1]
+    shear = limit.shear * u[2]
+    mirror = u[5].sign() if limit.flip else torch.ones_like(zoom)
+    steps = torch.tensor([2 / width, 2 / height], device=x.device)
+    move = u[3:5] * (limit.pixels + 0.5)
+    if not (limit.degrees or limit.zoom or limit.shear):
+        move = move.round()  # whole pixels blur nothing
+    cos, sin = angle.cos() * zoom, angle.sin() * zoom
+    rows = (
+        [mirror * cos, -sin + shear, move[0] * steps[0]],
+        [sin, cos, move[1] * steps[1]],
+    )
+    theta = torch.stack([torch.stack(row, 1) for row in rows], 1)  # (n, 2, 3)
+    grid = F.affine_grid(theta, [n, 1, height, width], align_corners=False)
+    if limit.bend:
+        field = limit.bend * torch.randn(n, 2, 4, 4, device=x.device)
+        field = F.interpolate(
+            field, (height, width), mode="bicubic", align_corners=True
+        )
+        grid = grid + field.permute(0, 2, 3, 1) * steps
+    images = x.reshape(n, *image_shape)
+    moved = F.grid_sample(images, grid, align_corners=False)
+    return moved.reshape(x.shape)

@@ -40,7 +40,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 
 BOOK = Path(__file__).resolve().parent
 ROOT = BOOK.parent
-MODULES = ("rclcpb_core.py", "rclcpb_data.py", "rclcpb_runs.py")
+MODULES = ("rclcpb_core.py", "rclcpb_data.py", "rclcpb_fast.py", "rclcpb_runs.py")
 CELL_LIMIT = float(os.environ.get("RCLCPB_CELL_LIMIT", 90))  # seconds
 SIZE_LIMIT = 1_000_000  # bytes of a committed chapter
 COLAB = "https://colab.research.google.com"
