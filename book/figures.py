@@ -754,9 +754,13 @@ def methods_accuracy(accuracy: dict[str, dict[int, float]],
     """Average accuracy a method; every seed a dot, thin lines join equal seeds."""
     paper = paper or {}
     fig, ax = plt.subplots(figsize=(WIDTH, 3.2))
-    for seed in sorted(set.intersection(*(set(v) for v in accuracy.values()))):
-        line = [100 * values[seed] for values in accuracy.values()]
-        ax.plot(range(len(line)), line, color="#bbbbbb", lw=1, zorder=0)
+    joined: dict[int, list[tuple[float, float]]] = {}
+    for x, values in enumerate(accuracy.values()):
+        spread = np.linspace(-0.06, 0.06, len(values)) if len(values) > 1 else [0.0]
+        for seed, shift in zip(sorted(values), spread, strict=True):  # as `dots` does
+            joined.setdefault(seed, []).append((x + shift, 100 * values[seed]))
+    for line in joined.values():
+        ax.plot(*np.array(line).T, color="#bbbbbb", lw=1, zorder=0)
     for x, (method, values) in enumerate(accuracy.items()):
         points = 100 * np.array([values[seed] for seed in sorted(values)])
         dots(ax, x, points, method)
@@ -773,7 +777,7 @@ def methods_accuracy(accuracy: dict[str, dict[int, float]],
 
 
 def shares(panels: dict[str, dict[str, np.ndarray]], tasks: Sequence[str],
-           ylabel: str, low: float = 0, legend: bool = True) -> Figure:  # fmt: skip
+           ylabel: str, low: float = 0) -> Figure:  # fmt: skip
     """A panel a title, a line a method: shares (seeds, tasks); every seed a dot."""
     fig, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 3.1), sharey=True)
     for ax, (title, methods) in zip(axes, panels.items(), strict=True):
@@ -786,11 +790,10 @@ def shares(panels: dict[str, dict[str, np.ndarray]], tasks: Sequence[str],
         ax.set_xticks(x, tasks)
         ax.set(title=title, xlabel="after learning", ylim=(low, 103))
     axes[0].set_ylabel(ylabel)
-    if legend:
-        handles = [mpl.lines.Line2D([], [], color=COLOUR[m], marker=MARKER[m],
-                                    ls=("-", "--", ":")[k % 3], label=LABEL[m])
-                   for k, m in enumerate(methods)]  # fmt: skip
-        fig.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
+    handles = [mpl.lines.Line2D([], [], color=COLOUR[m], marker=MARKER[m],
+                                ls=("-", "--", ":")[k % 3], label=LABEL[m])
+               for k, m in enumerate(methods)]  # fmt: skip
+    fig.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
     return fig
 
 
@@ -809,8 +812,117 @@ def forgetting_by_method(accuracy: dict[str, Sequence[Sequence[Sequence[float]]]
         ax.set_xticks(range(last + 1), tasks, fontsize=8)
         ax.set(title=LABEL[method], xlabel="after learning", ylim=(0, 103))
     axes[0].set_ylabel("accuracy, %")
-    handles = [mpl.lines.Line2D([], [], color=TASK_COLOURS[j], marker="os^Dv"[j % 5],
-                                label=task) for j, task in enumerate(tasks)]  # fmt: skip
+    handles = [mpl.lines.Line2D([], [], color=TASK_COLOURS[j], label=task,
+                                marker="os^Dv"[j % 5])
+               for j, task in enumerate(tasks)]  # fmt: skip
     fig.legend(handles=handles, loc="outside lower center", ncols=len(tasks),
                fontsize=9, title="tested on", title_fontsize=9)  # fmt: skip
+    return fig
+
+
+# ------------------------------------------------------------------------ 9 sensitivity
+
+
+def sweep(found: dict[float, Sequence[tuple[float, Sequence[int]]]], name: str,
+          range_of_paper: tuple[float, float] | None = None) -> Figure:  # fmt: skip
+    """{value: (accuracy, sizes) a seed}: both against the value, every seed a dot."""
+    fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.1))
+    x = np.arange(len(found))
+    for place, entries in zip(x, found.values(), strict=True):
+        dots(left, place, [accuracy for accuracy, _ in entries], "rcl-cpb")
+    means = [np.mean([a for a, _ in entries]) for entries in found.values()]
+    left.plot(x, means, color=BLUE, lw=1, alpha=0.6)
+    ends = []
+    for k, (colour, marker) in enumerate(((BLUE, "o"), (ORANGE, "s"))):
+        sizes = [[size[k] for _, size in entries] for entries in found.values()]
+        for place, values in zip(x + 0.1 * k - 0.05, sizes, strict=True):
+            right.plot([place] * len(values), values, marker, color=colour, alpha=0.75,
+                       mec="white", mew=0.5)  # fmt: skip
+        right.plot(x, [np.mean(values) for values in sizes], color=colour,
+                   ls=("-", "--")[k])  # fmt: skip
+        ends.append((float(np.mean(sizes[-1])), f"layer {k + 1}", colour))
+    for ax in (left, right):
+        ax.set_xticks(x, [f"{value:g}" for value in found])
+        ax.set(xlabel=name, xlim=(-0.5, len(x) - 0.5))
+        if range_of_paper:
+            inside = [i for i, v in enumerate(found)
+                      if range_of_paper[0] <= v <= range_of_paper[1]]  # fmt: skip
+            ax.axvspan(inside[0] - 0.4, inside[-1] + 0.4, color="#eeeeee", zorder=-1)
+    left.set(title="average accuracy, %")
+    left.margins(y=0.25)
+    right.set(title="neurons after the last task")
+    right.set_ylim(0, None)
+    end_labels(right, ends, x=x[-1] + 0.15)
+    return fig
+
+
+def added_by_gamma(gammas: Sequence[float], added: Sequence[Sequence[int]]) -> Figure:
+    """What Eq. 7 adds to each layer of one network, against gamma."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 2.6))
+    ax.axvspan(0.05, 0.3, color="#eeeeee", zorder=-1)
+    ends = []
+    for k, (colour, style) in enumerate(((BLUE, "-"), (ORANGE, "--"))):
+        ax.step(gammas, added[k], where="mid", color=colour, ls=style)
+        ends.append((float(added[k][-1]), f"layer {k + 1}", colour))
+    ax.set(xlabel="γ", ylabel="neurons to add", xlim=(0, gammas[-1]))
+    end_labels(ax, ends, gap=0.1)
+    return fig
+
+
+def size_against_accuracy(
+    series: dict[str, dict[float, Sequence[tuple[float, Sequence[int]]]]],
+) -> Figure:
+    """Every run of every sweep: all its neurons, its accuracy; the means labelled."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 3.4))
+    for (name, found), colour, marker, down in zip(
+        series.items(), (BLUE, VERMILION), "o^", (False, True), strict=False
+    ):
+        means = []
+        for value, entries in found.items():
+            neurons = [sum(size) for _, size in entries]
+            accuracy = [a for a, _ in entries]
+            ax.plot(neurons, accuracy, marker, color=colour, alpha=0.45, mec="white",
+                    mew=0.4)  # fmt: skip
+            means.append((np.mean(neurons), np.mean(accuracy), f"{value:g}"))
+        ax.plot(*np.array([m[:2] for m in means]).T, color=colour, label=name,
+                marker=marker, ls="-" if not down else "--")  # fmt: skip
+        for neurons, accuracy, text in means:
+            ax.annotate(text, (neurons, accuracy), xytext=(0, -14 if down else 8),
+                        textcoords="offset points", ha="center", color=colour,
+                        fontsize=9, zorder=5,
+                        bbox={"fc": "white", "ec": "none", "pad": 0.6, "alpha": 0.8},
+                        )  # fmt: skip
+    ax.set_xscale("log")
+    ticks = [t for t in (25, 50, 100, 200, 400, 800)
+             if ax.get_xlim()[0] <= t <= ax.get_xlim()[1]]  # fmt: skip
+    ax.set_xticks(ticks, [str(t) for t in ticks])
+    ax.set_xticks([], minor=True)
+    ax.set(xlabel="neurons after the last task, both layers")
+    ax.set_ylabel("average accuracy, %")
+    ax.margins(y=0.12)
+    ax.legend(loc="lower right")
+    return fig
+
+
+def setting_frame(records: Sequence[core.Record], top: int, title: str) -> Figure:
+    """One setting: the layers' sizes task by task, and the last accuracies."""
+    fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.9))
+    tasks = records[0].tasks
+    x = np.arange(len(tasks))
+    for k, (colour, marker) in enumerate(((BLUE, "o"), (ORANGE, "s"))):
+        for r in records:
+            sizes = [size[k] for size in r.hidden]
+            left.plot(x, sizes, color=colour, marker=marker, alpha=0.7, lw=1.2,
+                      ls=("-", "--")[k], label=f"layer {k + 1}"
+                      if r is records[0] else None)  # fmt: skip
+    left.set_xticks(x, tasks)
+    left.set(xlabel="after learning", ylabel="neurons", ylim=(0, top), title=title)
+    left.legend(loc="upper left", ncols=2, fontsize=9)
+    values = 100 * np.array([r.accuracy[-1] for r in records])
+    right.bar(x, values.mean(0), color=BLUE, alpha=0.25)
+    right.plot(np.tile(x, len(values)), values.ravel(), "o", color=BLUE, alpha=0.75,
+               mec="white", mew=0.5)  # fmt: skip
+    right.set_xticks(x, tasks)
+    right.set(xlabel="tested on", ylabel="accuracy, %", ylim=(0, 103))
+    right.set_title(f"mean {values.mean():.1f} %")
     return fig
