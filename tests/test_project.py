@@ -76,11 +76,14 @@ def test_environment_asks_for_what_pip_would() -> None:
     assert entries[-1] == {"pip": ["-r requirements.txt"]}
 
 
-def test_pyproject_installs_every_module() -> None:
-    setuptools = tomllib.loads(read("pyproject.toml"))["tool"]["setuptools"]
+def test_pyproject_installs_and_checks_every_module() -> None:
+    tool = tomllib.loads(read("pyproject.toml"))["tool"]
     modules = sorted(path.stem for path in ROOT.glob("rclcpb_*.py"))
-    assert sorted(setuptools["py-modules"]) == modules
-    assert setuptools["dynamic"]["dependencies"]["file"] == ["requirements.txt"]
+    assert sorted(tool["setuptools"]["py-modules"]) == modules
+    assert sorted(tool["coverage"]["run"]["source_pkgs"]) == modules
+    assert {f"{name}.py" for name in modules} <= set(tool["mypy"]["files"])
+    dynamic = tool["setuptools"]["dynamic"]
+    assert dynamic["dependencies"]["file"] == ["requirements.txt"]
 
 
 # ------------------------------------------------------------------ commands and builds
@@ -128,7 +131,8 @@ def test_make_refuses_an_old_python_in_one_sentence(
     target: str, tmp_path: Path
 ) -> None:
     old = tmp_path / "old-python"
-    old.write_text("#!/bin/sh\nexit 1\n")
+    pretend = "import sys; sys.version_info = (3, 10, 9); exec(sys.argv[1])"
+    old.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{pretend}' \"$2\"\n")
     old.chmod(0o755)
     command = ["make", target, f"PYTHON={old}", f"VENV={tmp_path / 'venv'}"]
     # Not as a part of the `make test` that runs this: its flags would come along.
