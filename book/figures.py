@@ -16,6 +16,7 @@ host for anything. The chapters' own figures follow, one section a chapter.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import html
 import io
@@ -177,12 +178,24 @@ def show(fig: Figure, alt: str, caption: str = "", source: str = "computed here"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "",
-          source: str = "computed here") -> None:  # fmt: skip
-    """Display a table; numbers are written as given, so format them first."""
+          source: str = "computed here", wrap: dict[int, int] | None = None,
+          ) -> None:  # fmt: skip
+    """Display a table; numbers are written as given, so format them first.
+
+    wrap: columns of sentences, whose lines may break, and their least width in em.
+    """
     rows, caption = [[str(c) for c in row] for row in rows], _caption(caption, source)
+    styles = [""] * len(header)
+    for i, em in (wrap or {}).items():
+        styles[i] = f' style="white-space:normal;vertical-align:top;min-width:{em}em"'
     head = "".join(f'<th scope="col">{html.escape(c)}</th>' for c in header)
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>"
+        "<tr>"
+        + "".join(
+            f"<td{style}>{html.escape(c)}</td>"
+            for style, c in zip(styles, row, strict=True)
+        )
+        + "</tr>"
         for row in rows
     )
     code = (
@@ -925,4 +938,263 @@ def setting_frame(records: Sequence[core.Record], top: int, title: str) -> Figur
     right.set_xticks(x, tasks)
     right.set(xlabel="tested on", ylabel="accuracy, %", ylim=(0, 103))
     right.set_title(f"mean {values.mean():.1f} %")
+    return fig
+
+
+# ------------------------------------------------------------------------ 10 full runs
+
+
+def scenario_dots(found: dict[str, dict[str, Sequence[float]]],
+                  paper: dict[str, dict[str, float]]) -> Figure:  # fmt: skip
+    """A panel a scenario, a row a method: every seed a dot, the paper's a diamond."""
+    methods = [m for m in core.METHODS if any(m in of for of in found.values())]
+    rows = -(-len(found) // 2)
+    fig, axes = plt.subplots(rows, 2, figsize=(WIDTH, 0.7 + 2.3 * rows), sharey=True,
+                             squeeze=False)  # fmt: skip
+    for ax, name in zip(axes.flat, found, strict=False):
+        for y, method in enumerate(methods):
+            _row_of_dots(ax, y, found[name].get(method, ()), method)
+            if (number := paper.get(name, {}).get(method)) is not None:
+                ax.plot(number, y + 0.3, MARKER["paper"], color=COLOUR["paper"], ms=5)
+        ax.set_yticks(range(len(methods)), [LABEL[m] for m in methods])
+        ax.set(title=name, ylim=(len(methods) - 0.4, -0.6))
+        ax.margins(x=0.16)
+        ax.grid(axis="x", color="#e4e4e4")
+    for ax in axes.flat[len(found) :]:
+        ax.axis("off")
+    fig.supxlabel("average accuracy, % (grey diamond: paper's number)", fontsize=10)
+    return fig
+
+
+def _row_of_dots(ax: Axes, y: float, values: Sequence[float], method: str) -> None:
+    """Every seed a dot, the mean a short upright line with its number."""
+    if not len(values):
+        return
+    shift = np.linspace(-0.14, 0.14, len(values)) if len(values) > 1 else [0.0]
+    ax.plot(values, y + np.asarray(shift), MARKER[method], color=COLOUR[method],
+            alpha=0.8, mec=INK, mew=0.3)  # fmt: skip
+    mean = float(np.mean(values))
+    ax.vlines(mean, y - 0.26, y + 0.26, color=COLOUR[method], lw=2)
+    ax.annotate(f"{mean:.1f}", (max(values), y), xytext=(6, 0), va="center",
+                textcoords="offset points", fontsize=8.5)  # fmt: skip
+
+
+def network_sizes(found: dict[str, dict[str, Sequence[Sequence[int]]]],
+                  paper: dict[str, int]) -> Figure:  # fmt: skip
+    """A panel a scenario: all hidden neurons after each task, a thin line a seed."""
+    rows = -(-len(found) // 2)
+    fig, axes = plt.subplots(rows, 2, figsize=(WIDTH, 0.5 + 2.1 * rows), squeeze=False)
+    for ax, (name, methods) in zip(axes.flat, found.items(), strict=False):
+        ends = []
+        for method, runs_of in methods.items():
+            values = np.array(runs_of)  # (seeds, tasks)
+            x = np.arange(1, values.shape[1] + 1)
+            style = "-" if method == "rcl-cpb" else "--"
+            ax.plot(x, values.T, color=COLOUR[method], lw=0.8, alpha=0.6, ls=style)
+            ax.plot(x, values.mean(0), color=COLOUR[method], ls=style,
+                    marker=MARKER[method])  # fmt: skip
+            ends.append((values.mean(0)[-1], LABEL[method], COLOUR[method]))
+        if name in paper:
+            ax.axhline(paper[name], color=GREY, ls=":", lw=1.2)
+            ends.append((paper[name], "paper, at the end", GREY))
+        ax.set_ylim(0, 1.15 * max(end for end, *_ in ends))
+        ax.set(title=name, xlabel="tasks learned", ylabel="neurons")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        end_labels(ax, ends, x=x[-1], gap=0.12)
+    for ax in axes.flat[len(found) :]:
+        ax.axis("off")
+    return fig
+
+
+def record_frame(accuracy: Sequence[Sequence[Sequence[float]]], tasks: Sequence[str],
+                 title: str) -> Figure:  # fmt: skip
+    """R, the mean over seeds, beside the last accuracies, every seed a dot."""
+    fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.5))
+    n = len(tasks)
+    mean = [np.mean([R[i] for R in accuracy], axis=0) for i in range(n)]
+    if n <= 10:
+        matrix(left, mean, tasks, title)
+    else:  # too many for numbers
+        values = np.full((n, n), np.nan)
+        for i, row in enumerate(mean):
+            values[i, : i + 1] = row
+        left.imshow(values, vmin=0, vmax=1.25, cmap="Blues")
+        left.set(title=title, xlabel="tested on", ylabel="after learning")
+    values = 100 * np.array([R[-1] for R in accuracy])
+    right.bar(range(n), values.mean(0), color=BLUE, alpha=0.3)
+    right.plot(np.tile(np.arange(n), len(values)), values.ravel(), ".", color=BLUE)
+    right.set(xlabel="tested on", ylim=(0, 103), xticks=range(n))
+    right.set_xticklabels(tasks if n <= 10 else [])
+    right.set_title(f"after the last task: mean {values.mean():.1f} %")
+    return fig
+
+
+# ----------------------------------------------------------------------- 11 what holds
+
+VERDICTS = {  # a verdict's colour and mark
+    "holds": (GREEN, "o"), "holds in part": (SKY, "D"),
+    "depends on the regime": (ORANGE, "s"), "does not hold": (VERMILION, "X"),
+    "not tested yet": (GREY, "_"),
+}  # fmt: skip
+
+
+def gaps(found: dict[str, dict[str, Sequence[float]]], paper: dict[str, float],
+         band: float = 0.0, limit: float | None = None) -> Figure:  # fmt: skip
+    """{scenario: {method: differences a seed}}, the paper's gaps; a band around 0."""
+    names = list(found)
+    fig, ax = plt.subplots(figsize=(WIDTH, 0.95 + 0.62 * len(names)))
+    if band:
+        ax.axvspan(-band, band, color="#e8e8e8", zorder=-1)
+    for y, name in enumerate(names):
+        for method, values in found[name].items():
+            shift = 0.16 if method.endswith("plus") else -0.1
+            hollow = {"mfc": "white"} if method.endswith("plus") else {}
+            ax.plot(values, [y + shift] * len(values), MARKER[method],
+                    color=COLOUR[method], alpha=0.85, **hollow)  # fmt: skip
+            ax.vlines(np.mean(values), y + shift - 0.14, y + shift + 0.14, lw=2.2,
+                      color=COLOUR[method])  # fmt: skip
+        if name in paper:
+            ax.plot(paper[name], y - 0.1, MARKER["paper"], color=COLOUR["paper"])
+    ax.axvline(0, color=INK, lw=0.9)
+    ax.set_yticks(range(len(names)), names)
+    ax.set(ylim=(len(names) - 0.5, -0.55), xlabel="RCL-CPB minus VCL, points")
+    if limit:
+        ax.set_xlim(-limit, limit)
+    marks = [("rcl-cpb", "the paper's method", {}),
+             ("rcl-cpb-plus", "with our regime", {"mfc": "white"}),
+             ("paper", "paper's number", {})]  # fmt: skip
+    handles = [
+        mpl.lines.Line2D([], [], ls="", marker=MARKER[m], color=COLOUR[m], label=text,
+                         **look) for m, text, look in marks
+    ]  # fmt: skip
+    fig.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
+    return fig
+
+
+def verdicts(rows: Sequence[tuple[str, str]]) -> Figure:
+    """A row a claim, a column a verdict, a mark where they meet."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 0.8 + 0.235 * len(rows)))
+    columns = list(VERDICTS)
+    for y, (_, verdict) in enumerate(rows):
+        ax.axhline(y, color="#eeeeee", lw=0.8, zorder=0)
+        colour, mark = VERDICTS[verdict]
+        ax.plot(columns.index(verdict), y, mark, color=colour, ms=9, mew=1.5)
+    ax.set_yticks(range(len(rows)), [short for short, _ in rows])
+    heads = [f"{c.replace(' ', chr(10), 1)}" for c in columns]
+    ax.set_xticks(range(len(columns)), heads)
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.set(xlim=(-0.6, len(columns) - 0.4), ylim=(len(rows) - 0.4, -0.6))
+    return fig
+
+
+# -------------------------------------------------------------------------- appendices
+
+
+def regime(name: str) -> list[dict[str, Any]]:
+    """The search on validation data: one entry a setting, in the order tried.
+
+    A field that Config got later had its default in the earlier rows.
+    """
+    path = RESULTS / "regime" / f"{name}.jsonl"
+    default = json.loads(json.dumps(dataclasses.asdict(core.Config())))
+    found: dict[str, dict[str, Any]] = {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        row = json.loads(line)
+        config = default | row["config"]
+        key = json.dumps([row["method"], row["tasks"], config], sort_keys=True)
+        entry = {"method": row["method"], "tasks": row["tasks"], "config": config}
+        entry = found.setdefault(key, entry | {"accuracy": {}, "hidden": {}, "s": {}})
+        entry["accuracy"][row["seed"]] = 100 * row["accuracy"]
+        entry["hidden"][row["seed"]] = row["hidden"]
+        entry["s"][row["seed"]] = row["seconds"]
+    return list(found.values())
+
+
+def search_path(found: dict[str, Sequence[tuple[float, str, bool]]]) -> Figure:
+    """Accuracy of each setting in the order tried; the best so far, and the presets."""
+    rows = -(-len(found) // 2)
+    fig, axes = plt.subplots(rows, 2, figsize=(WIDTH, 0.5 + 2.2 * rows), squeeze=False)
+    for ax, (name, tried) in zip(axes.flat, found.items(), strict=False):
+        values = np.array([accuracy for accuracy, *_ in tried])
+        x = np.arange(1, len(tried) + 1)
+        ax.step(x, np.maximum.accumulate(values), where="post", color="#bbbbbb", lw=1.2)
+        for place, (accuracy, method, chosen) in zip(x, tried, strict=True):
+            ax.plot(place, accuracy, MARKER[method], color=COLOUR[method],
+                    mec=INK if chosen else "white", mew=1.6 if chosen else 0.4,
+                    ms=8 if chosen else 5)  # fmt: skip
+        ax.set(title=name, xlabel="setting, in the order tried", ylabel="accuracy, %")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    for ax in axes.flat[len(found) :]:
+        ax.axis("off")
+    seen = dict.fromkeys(m for tried in found.values() for _, m, _ in tried)
+    handles = [mpl.lines.Line2D([], [], ls="", marker=MARKER[m], color=COLOUR[m],
+                                label=LABEL[m]) for m in seen]  # fmt: skip
+    ring = {"marker": "o", "mfc": "white", "mec": INK, "mew": 1.6, "ms": 8}
+    handles.append(mpl.lines.Line2D([], [], ls="", label="became a preset", **ring))
+    fig.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9)
+    return fig
+
+
+def one_change(rows: Sequence[tuple[str, Sequence[float]]]) -> Figure:
+    """A row a change of one setting: the differences in accuracy, every seed a dot."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 0.9 + 0.235 * len(rows)))
+    for y, (_, values) in enumerate(rows):
+        ax.axhline(y, color="#eeeeee", lw=0.8, zorder=0)
+        colour = BLUE if np.mean(values) > 0 else VERMILION
+        ax.barh(y, np.mean(values), color=colour, alpha=0.35, height=0.6)
+        ax.plot(values, [y] * len(values), "o", color=colour, ms=4.5)
+    ax.axvline(0, color=INK, lw=0.9)
+    ax.set_yticks(range(len(rows)), [text for text, _ in rows], fontsize=8.5)
+    ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel="change in accuracy, points")
+    return fig
+
+
+def step_ratios(cases: Sequence[dict[str, Any]]) -> Figure:
+    """A panel a kind of network: time of a step, plain layers' being 1."""
+    kinds = list(dict.fromkeys(case["kind"] for case in cases))
+    names = [n for n in cases[0]["ratio"] if n != "plain"]
+    fig, axes = plt.subplots(1, len(kinds), figsize=(WIDTH, 1.1 + 0.36 * len(names)),
+                             sharey=True, squeeze=False)  # fmt: skip
+    for ax, kind in zip(axes.flat, kinds, strict=True):
+        chosen = [case for case in cases if case["kind"] == kind]
+        for k, case in enumerate(chosen):
+            y = np.arange(len(names)) + 0.2 * (k - (len(chosen) - 1) / 2)
+            ax.plot([case["ratio"][n] for n in names], y, "os^Dv"[k % 5], ls="",
+                    color=TASK_COLOURS[k], label=str(case["hidden"]))  # fmt: skip
+        ax.axvline(1, color=INK, lw=0.9)
+        ax.set_yticks(range(len(names)), names)
+        ax.set(title=kind, xlabel="time of a step, plain = 1", xlim=(0, None))
+        ax.set_ylim(len(names) - 0.5, -0.5)
+        ax.grid(axis="x", color="#e4e4e4")
+        ax.legend(fontsize=8, loc="best")
+    return fig
+
+
+def cost_growth(growth: dict[str, Sequence[dict[str, float]]]) -> Figure:
+    """Seconds of a run against what it grows with; dashed: in proportion."""
+    fig, axes = plt.subplots(1, len(growth), figsize=(WIDTH, 2.6))
+    names = {"neurons": "neurons a layer", "samples": "images a task"}
+    for ax, (name, rows) in zip(axes, growth.items(), strict=True):
+        x, y = ([row[key] for row in rows] for key in ("n", "cpu_seconds"))
+        ax.plot([0, x[-1]], [0, y[-1]], color=GREY, ls="--", lw=1)
+        ax.plot(x, y, color=BLUE, marker="o")
+        ax.set(xlabel=names.get(name, name), xlim=(0, None), ylim=(0, None))
+    axes[0].set_ylabel("CPU seconds")
+    return fig
+
+
+def run_minutes(found: dict[str, dict[str, Sequence[float]]]) -> Figure:
+    """A group a scenario, a row a method: minutes a run, every seed a dot."""
+    rows = [(name, m) for name, methods in found.items() for m in methods]
+    fig, ax = plt.subplots(figsize=(WIDTH, 0.9 + 0.25 * len(rows)))
+    for y, (name, method) in enumerate(rows):
+        values = found[name][method]
+        ax.barh(y, np.mean(values), color=COLOUR[method], alpha=0.35, height=0.7)
+        ax.plot(values, [y] * len(values), MARKER[method], color=COLOUR[method], ms=4,
+                mec=INK, mew=0.3)  # fmt: skip
+    ax.set_yticks(range(len(rows)), [f"{name}: {LABEL[m]}" for name, m in rows],
+                  fontsize=8.5)  # fmt: skip
+    ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel="minutes a run", xlim=(0, None))
     return fig
