@@ -196,6 +196,16 @@ def setup_cell() -> nbformat.NotebookNode:
     return cell
 
 
+def renewed(nb: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """The chapter with today's set-up cell in place of an older one."""
+    for cell in nb.cells:
+        if cell.cell_type == "code" and cell.source.startswith("# Set-up, the same"):
+            if cell.source != SETUP:
+                cell.outputs = []
+            cell.source, cell.metadata = SETUP, setup_cell().metadata
+    return nb
+
+
 def _code_cell(code: str, tags: list[str]) -> nbformat.NotebookNode:
     metadata = {"tags": tags} if any(tags) else {}
     return nbformat.v4.new_code_cell(code.strip("\n"), metadata=metadata)
@@ -339,7 +349,8 @@ def digest(name: str) -> str:
 def execute(name: str, target: Path) -> dict[str, Any]:
     """Run a chapter in a new kernel, keep it at `target`; times, or what went wrong."""
     os.environ["RCLCPB_STATIC"] = "1"
-    nb, mark, began = read(BOOK / f"{name}.ipynb"), digest(name), time.perf_counter()
+    nb, mark = renewed(read(BOOK / f"{name}.ipynb")), digest(name)
+    began = time.perf_counter()
     client = NotebookClient(nb, timeout=int(4 * CELL_LIMIT), kernel_name="python3",
                             resources={"metadata": {"path": str(BOOK)}},
                             extra_arguments=["--log-level=ERROR"])  # fmt: skip
@@ -547,14 +558,13 @@ def settings() -> dict[str, Any]:
     config = yaml.safe_load((BOOK / "_config.yml").read_text())
     repository, _ = address()
     if repository:  # the branch holds html/_sources: notebooks that know their address
-        branch = os.environ.get("RCLCPB_COLAB_BRANCH", "colab")
-        config["repository"] = {
-            "url": f"https://github.com/{repository}",
-            "branch": branch,
-            "path_to_book": "",
+        config["sphinx"]["config"]["html_theme_options"] |= {
+            "repository_url": f"https://github.com/{repository}",
+            "repository_branch": os.environ.get("RCLCPB_COLAB_BRANCH", "colab"),
+            "path_to_docs": "",
+            "use_repository_button": True,
+            "launch_buttons": {"colab_url": COLAB},
         }
-        config["launch_buttons"] = {"colab_url": COLAB}
-        config["html"]["use_repository_button"] = True
     return config
 
 
@@ -659,11 +669,7 @@ def main() -> None:
         return
     if options.setup:
         for name in notebooks():
-            nb = read(BOOK / f"{name}.ipynb")
-            first = next(c for c in nb.cells if c.cell_type == "code")
-            first.source, first.metadata = SETUP, setup_cell().metadata
-            first.outputs = []
-            write(nb, BOOK / f"{name}.ipynb")
+            write(renewed(read(BOOK / f"{name}.ipynb")), BOOK / f"{name}.ipynb")
         return
     if options.draft:
         name, file = options.draft

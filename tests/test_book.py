@@ -135,11 +135,8 @@ def test_the_set_up_cell_finds_the_repository_above(tmp_path: Path) -> None:
 
 def test_the_launch_button_needs_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
-    assert "launch_buttons" not in build.settings()
+    assert "colab" not in str(build.settings())
     assert build.filled(build.SETUP) == build.SETUP
-    monkeypatch.setenv("GITHUB_REPOSITORY", "someone/book")
-    assert build.settings()["repository"]["url"].endswith("/someone/book")
-    assert build.settings()["launch_buttons"] == {"colab_url": build.COLAB}
     monkeypatch.setenv("GITHUB_REPOSITORY", "a b; rm")
     with pytest.raises(SystemExit, match="owner/name"):
         build.settings()
@@ -189,8 +186,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         out = tmp_path_factory.mktemp("book")
         command = [sys.executable, str(ROOT / "book" / "build.py"), "--no-execute",
                    "--out", str(out)]  # fmt: skip
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("GITHUB_")}
-        done = subprocess.run(command, capture_output=True, text=True, env=clean)
+        known = os.environ | {
+            "GITHUB_REPOSITORY": "someone/book",
+            "GITHUB_SHA": "abcdef1",
+        }
+        done = subprocess.run(command, capture_output=True, text=True, env=known)
         assert done.returncode == 0, done.stdout + done.stderr
         folder = str(out / "_build" / "html")
     with served(Path(folder)) as base:
@@ -313,6 +313,19 @@ def test_text_is_legible(desktop: Browser, pages: str, name: str, dark: bool) ->
     assert desktop.js(CONTRAST) == []
     if dark:
         assert desktop.js(NOT_WHITE) == 0
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_chapter_opens_in_colab(desktop: Browser, pages: str, name: str) -> None:
+    """Where the address is known: the button, and a notebook that carries it."""
+    desktop.open(f"{pages}/{name}.html")
+    links = "[...document.querySelectorAll('a[href*=colab]')].map(a => a.href)"
+    notebook = desktop.js(f"fetch('_sources/{name}.ipynb').then(r => r.text())")
+    if "RCLCPB_BOOK" not in os.environ:
+        assert set(desktop.js(links)) == {
+            f"{build.COLAB}/github/someone/book/blob/colab/{name}.ipynb"
+        }
+        assert r"REVISION = \"someone/book\", \"abcdef1\"" in notebook
 
 
 def test_the_search_finds_snr(desktop: Browser, pages: str) -> None:
