@@ -412,7 +412,7 @@ def forgetting_curves(runs_of: dict[str, Sequence[Sequence[float]]],
 def matrices(runs_of: dict[str, Sequence[Sequence[float]]],
              tasks: Sequence[str]) -> Figure:  # fmt: skip
     """An R matrix a question, side by side."""
-    fig, axes = plt.subplots(1, len(runs_of), figsize=(WIDTH, 2.7))
+    fig, axes = plt.subplots(1, len(runs_of), figsize=(WIDTH, 2.9))
     for ax, (title, accuracy) in zip(axes, runs_of.items(), strict=True):
         matrix(ax, accuracy, tasks, title)
         ax.tick_params(labelsize=8)
@@ -562,6 +562,83 @@ def draws(picture: Any, probabilities: Any, title: str) -> Figure:
     right.set(xticks=range(10), ylim=(-0.03, 1.03), xlabel="class",
               ylabel="probability")  # fmt: skip
     right.set_title(title)
+    return fig
+
+
+# ---------------------------------------------------- 3 variational continual learning
+
+
+def two_weights(cases: dict[str, tuple[Any, Any, Any]], total: float) -> Figure:
+    """(mean, deviations, answer) of two weights a panel, and what a new task asks."""
+    fig, axes = plt.subplots(1, len(cases), figsize=(WIDTH, 3.5), sharey=True)
+    turn = np.linspace(0, 2 * np.pi, 200)
+    for ax, (title, (mean, deviation, answer)) in zip(axes, cases.items(), strict=True):
+        for radius in (1, 2):
+            ax.plot(mean[0] + radius * deviation[0] * np.cos(turn),
+                    mean[1] + radius * deviation[1] * np.sin(turn), color=BLUE,
+                    lw=1.6 / radius)  # fmt: skip
+        line = np.array([-0.6, 2.6])
+        ax.plot(line, total - line, color=ORANGE, ls="--")
+        ax.annotate("", answer, mean, arrowprops={"arrowstyle": "-|>", "color": INK})
+        ax.plot(*mean, "o", color=BLUE)
+        ax.plot(*answer, "s", color=VERMILION, zorder=3)
+        ax.axvline(mean[0], color=GREY, ls=":", lw=1)
+        ax.set(xlim=(-0.6, 2.6), ylim=(-1.1, 2.1), xlabel="$w_1$", title=title)
+        ax.set_aspect("equal")
+        ax.text(2.1, total - 1.95, "task 2", color="#8A5F00")
+        ax.text(mean[0] + 0.06, -1.02, "task 1", color=GREY)
+    axes[0].set_ylabel("$w_2$")
+    return fig
+
+
+def widths(sigma: dict[str, Any], start: float, prior: float) -> Figure:
+    """How wide the weights became, a panel a learning rate of rho."""
+    fig, axes = plt.subplots(1, len(sigma), figsize=(WIDTH, 2.6), sharex=True)
+    edges = np.geomspace(0.02, 3, 70)
+    for ax, (title, values) in zip(axes, sigma.items(), strict=True):
+        counts, _ = np.histogram(np.asarray(values), edges)
+        ax.stairs(100 * counts / counts.sum(), edges, fill=True, color=BLUE)
+        for place, name in ((start, "start "), (prior, "prior ")):
+            ax.axvline(place, color=INK, ls="--", lw=1)
+            ax.text(place, 0.97, name, ha="right", va="top", fontsize=9,
+                    transform=ax.get_xaxis_transform())  # fmt: skip
+        ax.set(xscale="log", xlabel="σ after the first task", title=title)
+        ax.set_xticks([0.03, 0.1, 0.3, 1], ["0.03", "0.1", "0.3", "1"])
+        ax.minorticks_off()
+    axes[0].set_ylabel("weights, %")
+    return fig
+
+
+def before_after(panels: dict[str, tuple[Any, Any]], tasks: Sequence[str]) -> Figure:
+    """Accuracy a task before and after the coreset is fitted, a panel a network."""
+    fig, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 2.7), sharey=True)
+    for ax, (title, (before, after)) in zip(axes, panels.items(), strict=True):
+        for j, pair in enumerate(zip(before, after, strict=True)):
+            ax.plot([j, j], 100 * np.asarray(pair), color="#bbbbbb", lw=2, zorder=0)
+        ax.plot(100 * np.asarray(before), "o", mfc="white", mec=INK, label="before")
+        ax.plot(100 * np.asarray(after), "s", color=BLUE, label="after")
+        ax.set_xticks(range(len(tasks)), tasks)
+        ax.set(xlabel="digits", title=title, xlim=(-0.5, len(tasks) - 0.5))
+    axes[0].set_ylabel("accuracy, %")
+    axes[0].legend(loc="lower right", fontsize=9)
+    return fig
+
+
+def leash_frame(accuracy: Sequence[Sequence[float]], tasks: Sequence[str],
+                points: dict[float, tuple[float, float]],
+                chosen: float) -> Figure:  # fmt: skip
+    """R at one weight of the KL term, and where that stands among the others."""
+    fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.1), width_ratios=[1, 1.2])
+    matrix(left, accuracy, tasks, "accuracy, %")
+    new, kept = 100 * np.array(list(points.values())).T
+    right.plot(new, kept, color="#bbbbbb", lw=1.2, marker="o", mfc="white", mec=GREY)
+    x, y = (100 * value for value in points[chosen])
+    right.plot(x, y, "o", color=VERMILION, ms=10)
+    right.annotate(f"λ = {chosen:g}", (x, y), xytext=(0, 10), ha="center",
+                   textcoords="offset points", color=VERMILION)  # fmt: skip
+    right.set(xlabel="a task just learned, %", ylabel="old tasks at the end, %")
+    right.set_title("learning against keeping")
+    right.margins(0.14)
     return fig
 
 
@@ -777,8 +854,7 @@ def methods_accuracy(accuracy: dict[str, dict[int, float]],
     for x, (method, values) in enumerate(accuracy.items()):
         points = 100 * np.array([values[seed] for seed in sorted(values)])
         dots(ax, x, points, method)
-        ax.text(x + 0.2, points.mean(), f"{points.mean():.1f}", va="center",
-                color=COLOUR[method])  # fmt: skip
+        ax.text(x + 0.2, points.mean(), f"{points.mean():.1f}", va="center", color=INK)
         if method in paper:
             ax.plot(x - 0.25, paper[method], MARKER["paper"], color=COLOUR["paper"])
             ax.text(x - 0.3, paper[method], f"paper {paper[method]:.1f}", va="center",
@@ -1042,7 +1118,7 @@ def gaps(found: dict[str, dict[str, Sequence[float]]], paper: dict[str, float],
          band: float = 0.0, limit: float | None = None) -> Figure:  # fmt: skip
     """{scenario: {method: differences a seed}}, the paper's gaps; a band around 0."""
     names = list(found)
-    fig, ax = plt.subplots(figsize=(WIDTH, 0.95 + 0.62 * len(names)))
+    fig, ax = plt.subplots(figsize=(WIDTH, 0.95 + 0.62 * max(2, len(names))))
     if band:
         ax.axvspan(-band, band, color="#e8e8e8", zorder=-1)
     for y, name in enumerate(names):
@@ -1198,3 +1274,27 @@ def run_minutes(found: dict[str, dict[str, Sequence[float]]]) -> Figure:
                   fontsize=8.5)  # fmt: skip
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel="minutes a run", xlim=(0, None))
     return fig
+
+
+# ----------------------------------------------------------------------------- README
+
+
+def result(scenario: str = "ta-smnist") -> Figure:
+    """The README's figure: every recorded method of a scenario beside the paper's."""
+    found = {m: runs.load_records(runs.RESULTS, scenario, m) for m in core.METHODS}
+    accuracy = {
+        m: {r.seed: core.average_accuracy(r.accuracy) for r in records}
+        for m, records in found.items()
+        if records
+    }
+    paper = {p.method: p.accuracy for p in runs.PAPER[scenario]}
+    fig = methods_accuracy(accuracy, paper)
+    fig.set_size_inches(WIDTH * 1.15, 3.4)
+    return fig
+
+
+if __name__ == "__main__":  # python book/figures.py: draw it again from the records
+    use_style()
+    target = runs.RESULTS.parent / "images" / "result.png"
+    target.parent.mkdir(exist_ok=True)
+    result().savefig(target, dpi=110, bbox_inches="tight")
