@@ -2,10 +2,10 @@
 
     python benchmarks/regime.py ta-smnist "" "sampling=local" "epochs=3" --seeds 0 1 2
 
-Each quoted string is one variant: Config fields that differ from the preset. Every sixth
-training image is held out and plays the test set; the real test set is never read. One
-line of JSON a run is appended to book/results/regime/SCENARIO.jsonl; what is there already is
-not run again. `--method vcl` searches for VCL with the same effort.
+Each quoted string is one variant: Config fields that differ from the preset. Every
+sixth training image is held out and plays the test set; the real test set is never read.
+One line of JSON a run is appended to book/results/regime/SCENARIO.jsonl; what is there
+already is not run again. `--method vcl` searches for VCL with the same effort.
 """
 
 import argparse
@@ -102,8 +102,8 @@ def main() -> None:
         last = np.mean([r["last"] for r in results], axis=0)
         seconds = np.mean([r["seconds"] for r in results])
         print(
-            f"{mean:5.2f} ± {spread:4.2f} {size} {sum(size)} {seconds:4.0f} s  {args.method} {text}"
-            f"  {np.round(100 * last, 1).tolist()}",
+            f"{mean:5.2f} ± {spread:4.2f} {size} {sum(size)} {seconds:4.0f} s "
+            f" {args.method} {text}  {np.round(100 * last, 1).tolist()}",
             flush=True,
         )
 
