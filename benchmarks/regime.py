@@ -3,7 +3,7 @@
     python benchmarks/regime.py ta-smnist "" "sampling=local" "epochs=3" --seeds 0 1 2
 
 Each quoted string is one variant: Config fields that differ from the preset. Every
-sixth training image is held out and plays the test set; the real test set is never read.
+sixth training image is held out as the test set; the real test set is never read.
 One line of JSON a run is appended to book/results/regime/SCENARIO.jsonl; what is there
 already is not run again. `--method vcl` searches for VCL with the same effort.
 """
