@@ -406,35 +406,46 @@ def _report(folder: Path, name: str) -> dict[str, Any]:
 # ------------------------------------------------------------- pages made at build time
 
 
+SCENARIO_NAMES = {
+    "pmnist": "permuted MNIST, a head a task",
+    "pmnist-shared": "permuted MNIST, one head",
+    "mh-smnist": "split MNIST, a head a task",
+    "ta-smnist": "split MNIST, one head",
+    "mh-cifar100": "split CIFAR-100, a head a task",
+    "ta-cifar100": "split CIFAR-100, one head",
+    "mnist-svhn-cifar10": "MNIST, SVHN, CIFAR-10",
+}
+
+
 def results_table() -> str:
     """The result table at a glance: recorded runs beside the paper's numbers."""
     sys.path.insert(0, str(ROOT))
     import rclcpb_runs as runs
 
-    lines = ["| scenario | method | recorded here: accuracy % | sizes | seeds |"
-             " paper: accuracy % | paper: sizes |", "|---" * 7 + "|"]  # fmt: skip
-    groups = [runs.GROUPS[name] for name in ("mnist", "cifar100", "sequence")]
-    for scenario in [name for group in groups for name in group]:
-        for method in ("rcl-cpb", "vcl"):
+    lines = ["| scenario | method | recorded here, % | sizes | seeds |"
+             " paper's number, % | paper's sizes |", "|---" * 7 + "|"]  # fmt: skip
+    for scenario, name in SCENARIO_NAMES.items():
+        for method, shown in (("rcl-cpb", "RCL\u2011CPB"), ("vcl", "VCL")):
             paper = [p for p in runs.PAPER.get(scenario, [])
                      if p.method.split(",")[0] == method]  # fmt: skip
-            lines.append(_result_row(runs, scenario, method, paper))
+            row = _result_row(runs, scenario, method, paper)
+            title = name if method == "rcl-cpb" else ""
+            lines.append("| " + " | ".join([title, shown, *row]) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _result_row(runs: Any, scenario: str, method: str, paper: list[Any]) -> str:
-    records = runs.load_records(runs.RESULTS, scenario, method)
-    ours = ("*not recorded yet*", "", "")
-    if records:
+def _result_row(runs: Any, scenario: str, method: str, paper: list[Any]) -> list[str]:
+    """Accuracy, sizes and seeds of the records; accuracy and sizes of the paper."""
+    ours, theirs = ["*not recorded yet*", "", ""], ["not in the paper", ""]
+    if records := runs.load_records(runs.RESULTS, scenario, method):
         row = runs.summary(records)
-        ours = row[3], row[5], row[10]
-    theirs = ("not in the paper", "")
+        ours = [row[3], row[5].strip("[]"), row[10]]
     if paper:
         p = paper[0]
-        quoted = " (quoted there)" if p.source != "own" else ""
-        spread = f" ± {p.deviation}" if p.deviation else ""
-        theirs = f"{p.accuracy}{spread}{quoted}", str(list(p.hidden))
-    return "| " + " | ".join([scenario, method, *ours, *theirs]) + " |"
+        quoted = " (quoted)" if p.source != "own" else ""
+        spread = f" ± {p.deviation:.2f}" if p.deviation else ""
+        theirs = [f"{p.accuracy}{spread}{quoted}", ", ".join(map(str, p.hidden))]
+    return [cell.replace(" ", "\u00a0") for cell in ours + theirs]
 
 
 def timings_table(folder: Path) -> str:
