@@ -103,7 +103,6 @@ def network(case: Case, linear: Any, conv: Any) -> Network:
 
 def autograd_step(net: Network, kl: Callable[[Network], Any] | None) -> Step:
     """A step as one writes it with torch and the library at hand."""
-    net.to(memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(net.parameters(), RATE, fused=True)
 
     def step(x: Tensor, y: Tensor) -> None:
@@ -169,6 +168,7 @@ def measure(case: Case, others: dict[str, Any], quick: bool,
     """Milliseconds a step of each method: the median over the rounds."""
     torch.manual_seed(0)
     plain = network(case, nn.Linear, lambda a, b: nn.Conv2d(a, b, 3, padding=1))
+    plain.to(memory_format=torch.channels_last)  # the fastest; torchbnn cannot have it
     steps = {"plain": autograd_step(plain, None)}
     pools = {}
     for sampling in ("weight", "local"):

@@ -9,6 +9,7 @@ import math
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -95,6 +96,16 @@ def test_every_method_of_a_step_has_the_same_network() -> None:
         ours.add_head(case.classes())
         weights = sum(p.numel() for p in plain.parameters())
         assert 2 * weights == sum(p.numel() for p in ours.parameters())  # mu and rho
+
+
+@pytest.mark.parametrize("kind", ["mlp", "conv"])
+def test_every_peer_takes_a_step(kind: str) -> None:
+    for name in ("torchbnn", "bayesian_torch", "blitz"):
+        pytest.importorskip(name)  # optional: requirements-bench.txt
+    step = load("step")
+    case = step.Case(kind, (6, 5), rounds=1, quick_rounds=1)
+    times = step.measure(case, step.peers(), True, time.perf_counter)
+    assert len(times) == 7 and min(times.values()) > 0
 
 
 def test_thinning_keeps_every_class() -> None:
