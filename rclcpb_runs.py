@@ -208,17 +208,24 @@ def run_job(job: Job, progress: bool = False) -> core.Record:
         return _run_locked(job, progress)
 
 
+def recorded(job: Job) -> core.Record | None:
+    """The job's record, if there is one; one of other settings is refused."""
+    if not job.path.exists():
+        return None
+    record, config = load_record(job.path), json.loads(json.dumps(asdict(job.config)))
+    if record.config != config:
+        odd = sorted(k for k in config if config[k] != record.config.get(k))
+        raise core.RclCpbError(
+            f"{job.path} holds a run with other settings ({', '.join(odd)}): choose"
+            " another --out or move it away."
+        )
+    return record
+
+
 def _run_locked(job: Job, progress: bool) -> core.Record:
-    config = json.loads(json.dumps(asdict(job.config)))
-    if job.path.exists():
-        record = load_record(job.path)
-        if record.config != config:
-            odd = sorted(k for k in config if config[k] != record.config.get(k))
-            raise core.RclCpbError(
-                f"{job.path} holds a run with other settings ({', '.join(odd)}): choose"
-                " another --out or move it away."
-            )
+    if (record := recorded(job)) is not None:
         return record
+    config = json.loads(json.dumps(asdict(job.config)))
     scenario = core.make_scenario(job.scenario, job.seed, job.data_dir)
     about = {"scenario": job.scenario, "method": job.method, "seed": job.seed,
              "config": config, "data": scenario.sha256()}  # fmt: skip
@@ -262,8 +269,13 @@ def sweep(jobs: Sequence[Job], workers: int = -1, dask: str | None = None) -> li
     Local processes by default; with `dask` the workers of an existing cluster. Records
     come back to this process, which writes them; what is recorded is not run again.
     """
-    todo = [job for job in jobs if not job.path.exists()]
+    todo: list[Job] = []
     failed = []
+    for job in jobs:
+        try:
+            todo += [job] if recorded(job) is None else []
+        except core.RclCpbError as error:
+            failed.append(str(error))
     with _backend(workers, dask):
         parallel = joblib.Parallel(return_as="generator_unordered")
         outcomes = parallel(

@@ -565,7 +565,7 @@ def draws(picture: Any, probabilities: Any, title: str) -> Figure:
     return fig
 
 
-# ---------------------------------------------------- 3 variational continual learning
+# ----------------------------------------------------- 3 variational continual learning
 
 
 def two_weights(cases: dict[str, tuple[Any, Any, Any]], total: float) -> Figure:
@@ -639,6 +639,211 @@ def leash_frame(accuracy: Sequence[Sequence[float]], tasks: Sequence[str],
     right.set(xlabel="a task just learned, %", ylabel="old tasks at the end, %")
     right.set_title("learning against keeping")
     right.margins(0.14)
+    return fig
+
+
+# --------------------------------------------------------- 4 pruning by signal-to-noise
+
+BINS = {  # of the SNR after task 1, in the paper's colours, each with a second cue
+    "SNR above 0.01": (BLUE, "-"), "0.00001 to 0.01": (ORANGE, "--"),
+    "below 0.00001": (GREEN, ":"),
+}  # fmt: skip
+
+
+def adaptations(moves: Sequence[Sequence[Any]], bins: Sequence[Sequence[Any]],
+                tasks: Sequence[str]) -> Figure:  # fmt: skip
+    """How far weights moved at each later task, by bin of their SNR after task 1.
+
+    moves[t][k]: |change of mu| of layer k at a task; bins[k]: the layer's three masks.
+    """
+    rows, columns = len(bins), len(moves)
+    fig, axes = plt.subplots(rows, columns, figsize=(WIDTH, 4.2), sharex=True,
+                             sharey="row")  # fmt: skip
+    edges = np.arange(-9, -0.9, 0.25)  # the first bar is for weights that stayed
+    for t, k in np.ndindex(columns, rows):
+        ax, values = axes[k, t], np.asarray(moves[t][k])
+        for (colour, style), mask in zip(BINS.values(), bins[k], strict=True):
+            chosen = values[np.asarray(mask)]
+            logs = np.where(chosen > 0, np.log10(np.maximum(chosen, 1e-8)), -8.9)
+            share = 100 * np.histogram(logs, edges)[0] / max(len(chosen), 1)
+            ax.stairs(share, edges, fill=True, color=colour, alpha=0.3)
+            ax.stairs(share, edges, color=colour, ls=style, lw=1.4)
+        if k == 0:
+            ax.set_title(f"task {t + 2}: {tasks[t + 1]}")
+        ax.set_xticks([-8.875, -6, -4, -2], ["none", "−6", "−4", "−2"])
+    for k in range(rows):
+        axes[k, 0].set_ylabel(f"hidden layer {k + 1}\nshare of the bin, %")
+    fig.supxlabel("log₁₀ of the change of μ", fontsize=10)
+    handles = [mpl.lines.Line2D([], [], color=c, ls=s, label=n, lw=2.4)
+               for n, (c, s) in BINS.items()]  # fmt: skip
+    fig.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=9)
+    return fig
+
+
+def three_weights(cases: dict[str, tuple[float, float]]) -> Figure:
+    """A few weights as Gaussians: how much of each lies on either side of zero."""
+    fig, axes = plt.subplots(1, len(cases), figsize=(WIDTH, 2.2), sharex=True)
+    grid = np.linspace(-0.32, 0.48, 400)
+    for ax, (name, (mu, sigma)) in zip(axes, cases.items(), strict=True):
+        density = np.exp(-0.5 * ((grid - mu) / sigma) ** 2) / sigma
+        ax.fill_between(grid, density, color=BLUE, alpha=0.3, lw=0)
+        ax.plot(grid, density, color=BLUE)
+        ax.axvline(0, color=INK, lw=1)
+        ax.axvline(mu, color=VERMILION, ls="--", lw=1.4)
+        ax.set(yticks=[], xlabel="weight", title=name, ylim=(0, None))
+        ax.spines["left"].set_visible(False)
+    return fig
+
+
+def together(edges: Sequence[str], shares: dict[str, Sequence[float]]) -> Figure:
+    """Share of weights with a low SNR, by how often both of their ends are on."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 2.8))
+    width, hatches = 0.8 / len(shares), ("", "////")
+    for k, (name, values) in enumerate(shares.items()):
+        x = np.arange(len(values)) + (k - (len(shares) - 1) / 2) * width
+        ax.bar(x, 100 * np.asarray(values), 0.94 * width, color=(BLUE, ORANGE)[k],
+               hatch=hatches[k], edgecolor="white", label=name)  # fmt: skip
+    ax.set_xticks(range(len(edges)), edges)
+    ax.set(xlabel="images in which both ends of the weight are on",
+           ylabel="weights with SNR below 0.01, %")  # fmt: skip
+    ax.legend()
+    return fig
+
+
+def zero_or_fresh(betas: Sequence[float], curves: dict[str, Sequence[float]]) -> Figure:
+    """Accuracy on what was learned, right after the weights below beta are changed."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 2.8))
+    looks = (("o", BLUE, "-"), ("s", VERMILION, "--"))
+    for (marker, colour, style), values in zip(looks, curves.values(), strict=True):
+        ax.plot(betas, 100 * np.asarray(values), color=colour, marker=marker, ls=style)
+    ax.set(xscale="log", xlabel="threshold β", ylabel="accuracy, %")
+    end_labels(ax, [(100 * values[-1], name, colour) for (_, colour, _), (name, values)
+                    in zip(looks, curves.items(), strict=True)])  # fmt: skip
+    return fig
+
+
+def beta_frame(snr: Sequence[Any], beta: float) -> Figure:
+    """What one beta re-initialises: where in the SNRs, and at which pixels."""
+    fig, axes = plt.subplots(1, 3, figsize=(WIDTH, 2.9), width_ratios=[1, 1, 0.8])
+    edges = np.arange(-9, 2.01, 0.25)
+    for k, (ax, layer) in enumerate(zip(axes, snr, strict=False)):
+        values = np.asarray(layer)
+        logs = np.log10(np.maximum(values.ravel(), 1e-9))
+        share = 100 * np.histogram(logs, edges)[0] / values.size
+        low = edges[1:] <= np.log10(beta) + 1e-9
+        ax.stairs(share, edges, fill=True, color="#d9d9d9")
+        ax.stairs(np.where(low, share, 0), edges, fill=True, color=BLUE)
+        ax.axvline(np.log10(beta), color=INK, ls="--", lw=1)
+        delta = int((values < beta).sum())
+        ax.set_title(f"layer {k + 1}: δ = {delta:,}\n= {delta / values.shape[1]:.1f}"
+                     f" of {len(values)} neurons", fontsize=9.5)  # fmt: skip
+        ax.set(xlabel="log₁₀ SNR", xticks=[-8, -6, -4, -2, 0, 2])
+    axes[0].set_ylabel("weights, %")
+    below = (np.asarray(snr[0]) < beta).mean(0).reshape(28, 28)
+    axes[2].imshow(below, vmin=0, vmax=1, cmap="Blues")
+    axes[2].set(xticks=[], yticks=[])
+    axes[2].set_title("layer 1, by pixel", fontsize=9.5)
+    return fig
+
+
+# ----------------------------------------------------- 5 growing by activation distance
+
+CLASS_COLOURS = (BLUE, ORANGE, YELLOW, GREY, PURPLE, GREEN)  # paper's, classes 0 to 5
+
+
+def class_activations(layers: Sequence[Sequence[Any]], gamma: float,
+                      tasks: Sequence[str]) -> Figure:  # fmt: skip
+    """Mean activation of every neuron for a task's two classes: layers[k][t] is phi.
+
+    Neurons are sorted by the distance of their two values; left of the line is shared.
+    """
+    rows, columns = len(layers), len(tasks)
+    fig, axes = plt.subplots(rows, columns, figsize=(WIDTH, 4.6), sharey="row")
+    for k, t in np.ndindex(rows, columns):
+        ax, phi = axes[k, t], np.asarray(layers[k][t])
+        distance = np.abs(phi[0] - phi[1])
+        order = np.argsort(-distance)
+        low, high = phi.min(0)[order], phi.max(0)[order]
+        ax.vlines(np.arange(len(order)), low, high, color="#cccccc", lw=0.7)
+        for c, marker in enumerate("os"):
+            ax.plot(phi[c][order], marker, color=CLASS_COLOURS[2 * t + c], ms=3.2,
+                    mec=INK, mew=0.25, label=str(2 * t + c))  # fmt: skip
+        shared = int((distance > gamma).sum())
+        ax.axvline(shared - 0.5, color=INK, ls="--", lw=1)
+        ax.set_title(f"task {t + 1}: {tasks[t]}" if k == 0 else "")
+        ax.text(0.98, 0.96, f"{shared} of {len(order)}\nabove γ", ha="right", va="top",
+                transform=ax.transAxes, fontsize=9)  # fmt: skip
+        if k == rows - 1:
+            ax.set_xlabel("neurons, sorted")
+            ax.legend(title="class", loc="center right", fontsize=8, title_fontsize=8,
+                      handletextpad=0.1)  # fmt: skip
+    for k in range(rows):
+        axes[k, 0].set_ylabel(f"hidden layer {k + 1}\nmean activation")
+    return fig
+
+
+def untrained_too(shares: dict[str, tuple[float, Sequence[float]]]) -> Figure:
+    """Share of neurons above gamma: the trained network, and untrained ones."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 2.6))
+    for x, (trained, untrained) in enumerate(shares.values()):
+        dots(ax, x + 0.18, 100 * np.asarray(untrained), "paper")
+        ax.plot(x - 0.18, 100 * trained, "o", color=BLUE, ms=9)
+        ax.text(x - 0.26, 100 * trained, f"{100 * trained:.0f}", color=BLUE, ha="right",
+                va="center")  # fmt: skip
+    ax.set_xticks(range(len(shares)), list(shares))
+    ax.set(ylabel="neurons above γ, %", ylim=(0, 100), xlim=(-0.6, len(shares) - 0.4))
+    looks = (("o", BLUE, "trained"), ("D", GREY, "untrained, five networks"))
+    handles = [mpl.lines.Line2D([], [], ls="", marker=m, color=c, label=n)
+               for m, c, n in looks]  # fmt: skip
+    fig.legend(handles=handles, loc="outside upper center", ncols=2)
+    return fig
+
+
+def gamma_frame(distances: Sequence[Any], gamma: float, required: Sequence[float],
+                freed: Sequence[float]) -> Figure:  # fmt: skip
+    """One gamma: which neurons count as shared, and what Eq. 7 adds then."""
+    fig, axes = plt.subplots(1, 3, figsize=(WIDTH, 2.9), width_ratios=[1, 1, 1.1])
+    for k, (ax, layer) in enumerate(zip(axes, distances, strict=False)):
+        values = np.sort(np.asarray(layer))[::-1]
+        shared = int((values > gamma).sum())
+        ax.fill_between(np.arange(shared), values[:shared], color=SKY, lw=0, alpha=0.5)
+        ax.plot(values, color=BLUE)
+        ax.axhline(gamma, color=INK, ls="--", lw=1)
+        ax.set(xlabel="neurons, sorted", ylim=(0, 1.0))
+        ax.set_title(f"layer {k + 1}: {shared} above γ", fontsize=9.5)
+        left = 0.0
+        alpha = max(0, round(required[k] - shared - freed[k]))
+        parts = ((shared, SKY, ""), (freed[k], GREEN, "...."), (alpha, ORANGE, "////"))
+        for width, colour, hatch in parts:
+            axes[2].barh(1 - k, width, left=left, color=colour, hatch=hatch,
+                         edgecolor="white", height=0.5)  # fmt: skip
+            left += width
+        axes[2].text(0, 1 - k + 0.31, f"layer {k + 1}: add {alpha}", fontsize=9.5)
+    axes[0].set_ylabel("distance (Eq. 5)")
+    axes[2].axvline(required[0], color=INK, lw=1)
+    axes[2].text(required[0], -0.62, "required ", ha="right", fontsize=9)
+    axes[2].set(xlabel="neurons", yticks=[], ylim=(-0.7, 1.65), xlim=(0, 180))
+    axes[2].set_title("shared, freed, added", fontsize=9.5)
+    return fig
+
+
+def growth_shock(sizes: Sequence[int], found: dict[str, Sequence[Sequence[float]]]
+                 ) -> Figure:  # fmt: skip
+    """Accuracy on the old task right after growing, every draw a dot."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 2.9))
+    looks = {"random": (VERMILION, "s", "--", 0.12), "zero": (BLUE, "o", "-", -0.12)}
+    ends = []
+    for name, values in found.items():
+        colour, marker, style, shift = looks[name]
+        each = 100 * np.asarray(values)  # (sizes, draws)
+        x = np.arange(len(sizes))
+        ax.plot(x, each.mean(1), color=colour, ls=style)
+        ax.plot(np.repeat(x + shift, each.shape[1]), each.ravel(), marker, ls="",
+                color=colour, alpha=0.75, mec="white", mew=0.5)  # fmt: skip
+        ends.append((each.mean(1)[-1], name, colour))
+    ax.set_xticks(x, sizes)
+    ax.set(xlabel="neurons added to each hidden layer", ylabel="accuracy, %")
+    end_labels(ax, ends, x=x[-1] + 0.15)
     return fig
 
 
@@ -854,7 +1059,7 @@ def methods_accuracy(accuracy: dict[str, dict[int, float]],
     for x, (method, values) in enumerate(accuracy.items()):
         points = 100 * np.array([values[seed] for seed in sorted(values)])
         dots(ax, x, points, method)
-        ax.text(x + 0.2, points.mean(), f"{points.mean():.1f}", va="center", color=INK)
+        ax.text(x + 0.2, points.mean(), f"{points.mean():.1f}", va="center")
         if method in paper:
             ax.plot(x - 0.25, paper[method], MARKER["paper"], color=COLOUR["paper"])
             ax.text(x - 0.3, paper[method], f"paper {paper[method]:.1f}", va="center",
@@ -934,9 +1139,9 @@ def sweep(found: dict[float, Sequence[tuple[float, Sequence[int]]]], name: str,
         ax.set_xticks(x, [f"{value:g}" for value in found])
         ax.set(xlabel=name, xlim=(-0.5, len(x) - 0.5))
         if range_of_paper:
-            inside = [i for i, v in enumerate(found)
-                      if range_of_paper[0] <= v <= range_of_paper[1]]  # fmt: skip
-            ax.axvspan(inside[0] - 0.4, inside[-1] + 0.4, color="#eeeeee", zorder=-1)
+            low, high = range_of_paper
+            for place in (i for i, v in enumerate(found) if low <= v <= high):
+                ax.axvspan(place - 0.5, place + 0.5, color="#eeeeee", lw=0, zorder=-1)
     left.set(title="average accuracy, %")
     left.margins(y=0.25)
     right.set(title="neurons after the last task")
