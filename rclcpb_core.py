@@ -124,6 +124,8 @@ class Config:
     replay_batch: int = 256
     replay_lr: float = 1e-3
     replay_kl: float = 0.0
+    replay_views: int = 0  # 0: replay fits convolutions, too; n: they stay as they are,
+    # and their features of n distorted versions of each stored image are cached
     replay_mix: int = 0  # stored images added to each of the task's batches
     distort: Literal["none", "shift", "affine", "elastic", "crop-flip"] = (
         "none"  # stored images
@@ -160,7 +162,8 @@ class Config:
         for name in positive:
             if not 0 < getattr(self, name) < math.inf:
                 raise RclCpbError(f"{name}={getattr(self, name)}: must be above 0.")
-        for name in ("coreset", "replay_steps", "replay_mix", "kl_weight", "replay_kl"):
+        for name in ("coreset", "replay_steps", "replay_views", "replay_mix",
+                     "kl_weight", "replay_kl"):  # fmt: skip
             if not 0 <= getattr(self, name) < math.inf:
                 raise RclCpbError(f"{name}={getattr(self, name)}: must be 0 or more.")
         if (self.replay_mix or self.coreset_only) and not self.coreset:
@@ -174,11 +177,10 @@ class Config:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Config:
-        """The Config a record or checkpoint holds."""
-        known = {f.name for f in dataclasses.fields(cls)}
-        if set(values) != known:
-            odd = ", ".join(sorted(set(values) ^ known))
-            raise RclCpbError(f"this config is from another version (fields: {odd}).")
+        """The Config a record holds; a field younger than it has its default."""
+        if odd := set(values) - {f.name for f in dataclasses.fields(cls)}:
+            names = ", ".join(sorted(odd))
+            raise RclCpbError(f"this config is from another version (fields: {names}).")
         fixed: Any = {
             k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
         }
@@ -197,7 +199,7 @@ _COLOUR = Config(
 )  # fmt: skip
 PRESETS: dict[str, Config] = {
     "pmnist": replace(_DIGITS, hidden=(32, 32), beta=(1e-5,), gamma=(0.3,), coreset=200,
-                      replay_kl=1.0),
+                      replay_kl=0.1),
     "mh-smnist": replace(_DIGITS, hidden=(64, 64), beta=(1e-5,), gamma=(0.2,),
                          coreset=40, epochs=20, replay_kl=1.0),
     "ta-smnist": replace(_DIGITS, beta=(10**-2.5,), gamma=(0.1,), coreset=20,
@@ -213,11 +215,11 @@ PRESETS["pmnist-shared"] = replace(PRESETS["pmnist"], replay_kl=0.0, replay_step
 # What rcl-cpb-plus changes in a scenario: ours, recorded and tabled apart.
 _PLUS = {"sampling": "local", "new_into_old": "zero", "coreset_choice": "medoids"}
 PLUS: dict[str, dict[str, Any]] = {
-    "pmnist": _PLUS | {"gamma": (0.25,)},
+    "pmnist": _PLUS | {"gamma": (0.26,), "kl_weight": 0.3},
     "pmnist-shared": _PLUS | {"gamma": (0.25,), "replay_mix": 64},
     "mh-smnist": _PLUS | {"hidden": (46, 46), "gamma": (0.3,), "augment": "shift",
                           "distort": "elastic", "replay_kl": 0.1, "replay_steps": 200},
-    "ta-smnist": _PLUS | {"hidden": (88, 88), "distort": "elastic",
+    "ta-smnist": _PLUS | {"hidden": (86, 86), "distort": "elastic",
                           "replay_steps": 1000, "lr_mu": 1e-3, "lr_rho": 1e-3},
 }  # fmt: skip
 
@@ -388,6 +390,7 @@ class BayesConv2d(BayesLayer):
 # -------------------------------------------------------------------------- the network
 
 TRUNK = (16, 32)  # paper: channels of the two convolutions
+Act: TypeAlias = Callable[[int, BayesLayer, Tensor], Tensor]  # layer i on an input
 
 
 class ProgressiveBNN(nn.Module):
@@ -416,12 +419,17 @@ class ProgressiveBNN(nn.Module):
         width = self.hidden[-1].shape[0]
         self.heads.append(BayesLinear(width, classes, self.config, self.device))
 
-    def features(self, x: Tensor, call: Callable[[int, BayesLayer, Tensor], Tensor],
-                 keep: list[Tensor] | None = None) -> Tensor:  # fmt: skip
-        """Input to last hidden layer; `call(i, layer, x)` says how layer i acts."""
+    def trunk_features(self, x: Tensor, call: Act) -> Tensor:
+        """What the first hidden layer gets: the images themselves without a trunk."""
         for i, layer in enumerate(self.trunk):
-            x = F.max_pool2d(F.relu(call(i, layer, x)), 2)
-        x = x.flatten(1)
+            x = F.relu(F.max_pool2d(call(i, layer, x), 2))  # either order is the same
+        return x.flatten(1)
+
+    def features(
+        self, x: Tensor, call: Act, keep: list[Tensor] | None = None
+    ) -> Tensor:
+        """Input to last hidden layer; `call(i, layer, x)` says how layer i acts."""
+        x = self.trunk_features(x, call)
         for i, layer in enumerate(self.hidden, len(self.trunk)):
             x = F.relu(call(i, layer, x))
             if keep is not None:
@@ -448,33 +456,36 @@ class ProgressiveBNN(nn.Module):
         of normals from place 16 b on: its own M draws are independent, as they must
         be. All other layers draw their weights, which the batch shares.
         """
-        path = [*self.trunk, *self.hidden, self.heads[head]]
-        trunk = len(self.trunk)
-        sigma = [(layer.rho / 2).exp() for layer in path]
-        if not trunk:
-            mean, variance = self.hidden[0].moments(x)
-            deviation, width = variance.sqrt_(), mean.shape[1]
+        convolutions, linears = [*self.trunk], [*self.hidden, self.heads[head]]
+        if not convolutions:
+            mean, variance = linears.pop(0).moments(x)
+            spread, width = variance.sqrt_(), mean.shape[1]
             row = torch.randn(samples * width + 16 * len(x), device=x.device)
             noise = row.unfold(0, samples * width, 16)[: len(x)]
             noise = noise.view(len(x), samples, width).transpose(0, 1)  # (M, B, width)
-
-        def drawn(i: int, x: Tensor) -> Tensor:
-            weights = torch.addcmul(path[i].mu, sigma[i], torch.randn_like(sigma[i]))
-            return path[i].operate(x, *path[i].split(weights))
-
-        outputs = []
+            first = torch.empty_like(mean)
+        layers = convolutions + linears  # whose weights are drawn, as one vector
+        mu = torch.cat([layer.mu for layer in layers])
+        sigma = torch.cat([layer.rho for layer in layers]).div_(2).exp_()
+        weights = torch.empty_like(mu)
+        views = weights.split([len(layer.mu) for layer in layers])
+        pieces = [layer.split(v) for layer, v in zip(layers, views, strict=True)]
+        dense = pieces[len(convolutions) :]
+        rooms = [x.new_empty(len(x), layer.shape[0]) for layer in linears]  # reused
+        outputs = x.new_empty(samples, rooms[-1].shape[1], len(x))
         for m in range(samples):
-            if trunk:
+            torch.addcmul(mu, sigma, weights.normal_(), out=weights)
+            if convolutions:
                 h = x
-                for i in range(trunk):  # pooled before the ReLU: the same, a quarter
-                    h = F.relu_(F.max_pool2d(drawn(i, h), 2))
-                h = drawn(trunk, h.flatten(1))
+                for layer, piece in zip(convolutions, pieces, strict=False):
+                    h = F.relu_(F.max_pool2d(layer.operate(h, *piece), 2))
+                h = h.flatten(1)
             else:
-                h = torch.addcmul(mean, deviation, noise[m])
-            for i in range(trunk + 1, len(path)):
-                h = drawn(i, F.relu_(h))
-            outputs.append(h.t())
-        return torch.stack(outputs).mT  # few classes: softmax is fast in this layout
+                h = torch.addcmul(mean, spread, noise[m], out=first)
+            for room, (weight, bias) in zip(rooms, dense, strict=True):
+                h = torch.addmm(bias, F.relu_(h), weight.t(), out=room)
+            outputs[m] = h.t()
+        return outputs.mT  # few classes: softmax is fast in this layout
 
     def kl(self) -> Tensor:
         layers = [m for m in self.modules() if isinstance(m, BayesLayer)]
@@ -484,6 +495,9 @@ class ProgressiveBNN(nn.Module):
         for module in self.modules():
             if isinstance(module, BayesLayer):
                 module.posterior_becomes_prior()
+
+
+CHUNK = 2**24  # numbers that the widest step of a prediction may hold
 
 
 class Prediction(NamedTuple):
@@ -503,7 +517,7 @@ def predict(
         *(c * math.prod(x.shape[2:]) for c in TRUNK if net.trunk),
     )
     parts = []
-    for piece in x.split(max(1, 2**24 // widest)):
+    for piece in x.split(max(1, CHUNK // widest)):
         log_p = net.logits(piece, head, samples).mT.log_softmax(1)  # (M, classes, B)
         p = log_p.exp()
         mean = p.mean(0)
@@ -523,6 +537,9 @@ def prune(net: ProgressiveBNN, config: Config) -> list[Tensor]:
         layer.reinitialise(mask)
         deltas.append(mask.sum())
     return deltas
+
+
+MEANS_FROM = 4096  # images of a task from which Eq. 5's means are taken
 
 
 @torch.no_grad()
@@ -882,10 +899,8 @@ class Learner:
             if kept is not None and config.restore_head:
                 self.restore_rows(kept)
             if config.replay and config.coreset:
-                self.net.posterior_becomes_prior()
                 (everything,) = self.stored(t + 1)
-                phase = Phase.replaying(config, len(everything.y))
-                self.fit(self.net, t, phase, everything)
+                self.replay(self.net, t, "replay", everything)
         stage.utilisation = utilisation(self.net, config)
         scores = [self.evaluate(j, self.net_for(j, t)) for j in range(t + 1)]
         stage.accuracy, stage.nll, stage.ece = map(list, zip(*scores, strict=True))
@@ -914,8 +929,14 @@ class Learner:
         grow(net, stage.added)
 
     def task_means(self, t: int, data: Samples) -> list[Tensor]:
-        """Mean activations for the classes that Eq. 5 compares at task t."""
+        """Mean activations for the classes that Eq. 5 compares at task t.
+
+        Of a large task, `MEANS_FROM` images drawn at random: a mean needs no more.
+        """
         x, y = data.x, data.y
+        if len(y) > MEANS_FROM:
+            chosen = torch.randperm(len(y), device=self.device)[:MEANS_FROM]
+            x, y = x[chosen], y[chosen]
         if self.config.distance_classes == "seen" and self.scenario.heads == "single":
             old = self.coreset[:t]
             x = torch.cat([x, *(s.x for s in old)])
@@ -965,10 +986,24 @@ class Learner:
         ):
             return self.net
         net = copy.deepcopy(self.net)
-        net.posterior_becomes_prior()
-        phase = Phase.replaying(self.config, len(self.coreset[j].y), f"fit {j}")
-        self.fit(net, t, phase, self.coreset[j])
+        self.replay(net, t, f"fit {j}", self.coreset[j])
         return net
+
+    def replay(self, net: ProgressiveBNN, t: int, name: str, data: Samples) -> None:
+        """Fit stored samples from the posterior the network has, which is the prior."""
+        config = self.config
+        net.posterior_becomes_prior()
+        phase = Phase.replaying(config, len(data.y), name)
+        if net.trunk and config.replay_views:
+            with seeded(self.seed, t, name, "views"), torch.no_grad():
+                every = torch.arange(len(data.y), device=self.device)
+                views = [data.take(every, self.image_shape, config.distort)
+                         for _ in range(config.replay_views)]  # fmt: skip
+                x = [net.trunk_features(view.x, lambda i, layer, x: layer(x, False))
+                     for view in views]  # fmt: skip
+            data = data._replace(x=torch.cat(x), y=data.y.repeat(len(x)))
+            phase = phase._replace(augment="none")
+        self.fit(net, t, phase, data)
 
     def fit(
         self, net: ProgressiveBNN, t: int, phase: Phase, data: Samples
@@ -977,7 +1012,8 @@ class Learner:
         mixed = self.config.replay_mix if phase.name == "train" and t else 0
         stored = self.stored(t) if mixed else []
         heads = dict.fromkeys([data.head, *(old.head for old in stored)])
-        flat = FlatPosterior(net, list(heads))
+        cached = len(net.trunk) > 0 and data.x.dim() == 2
+        flat = FlatPosterior(net, list(heads), trunk=not cached)
         optimizer = flat.optimizer(phase.lr_mu, phase.lr_rho)
         first = self._resume(phase, flat, optimizer)
         nll, kl = self.partial.get("losses", (math.nan, math.nan))

@@ -484,4 +484,4 @@ def distort(x: Tensor, image_shape: tuple[int, int, int], kind: str) -> Tensor:
         grid = grid + field.permute(0, 2, 3, 1) * steps
     images = x.reshape(n, *image_shape)
     moved = F.grid_sample(images, grid, align_corners=False)
-    return moved.reshape(x.shape)
+    return torch.empty_like(x).copy_(moved.view(x.shape))  # as x lies in memory

@@ -69,9 +69,13 @@ class FlatPosterior:
 
     POOL = 4  # the pool is this many times what one step needs
 
-    def __init__(self, net: ProgressiveBNN, heads: Sequence[int]) -> None:
+    def __init__(
+        self, net: ProgressiveBNN, heads: Sequence[int], trunk: bool = True
+    ) -> None:
+        """trunk=False leaves convolutions alone and takes their features as inputs."""
         self.net, self.heads = net, {head: i for i, head in enumerate(heads)}
-        body = [*net.trunk, *net.hidden]
+        self.trunk = [*net.trunk] if trunk else []
+        body = [*self.trunk, *net.hidden]
         self.layers: list[BayesLayer] = [*body, *(net.heads[head] for head in heads)]
         self.body, self.local = len(body), net.config.sampling == "local"
         sizes = [len(layer.mu) for layer in self.layers]
@@ -81,7 +85,7 @@ class FlatPosterior:
         self.precision = (-prior_rho).exp()  # of the prior
         self.mu, self.rho = nn.Parameter(mu), nn.Parameter(rho)
         self.mu.grad, self.rho.grad = torch.zeros_like(mu), torch.zeros_like(mu)
-        trunk_end, heads_start = sum(sizes[: len(net.trunk)]), sum(sizes[: self.body])
+        trunk_end, heads_start = sum(sizes[: len(self.trunk)]), sum(sizes[: self.body])
         self.drawn = trunk_end if self.local else len(mu)
         self.weights = torch.empty_like(mu)  # mu + sigma eps, as far as they are drawn
         self.scale = torch.empty_like(mu)  # sigma of these, the variance of the others
@@ -117,7 +121,7 @@ class FlatPosterior:
 
     def new_pool(self, steps: int, batch: int) -> None:
         """Draw the normals from which the coming steps take their noise."""
-        outputs = sum(layer.shape[0] for layer in self.layers[len(self.net.trunk) :])
+        outputs = sum(layer.shape[0] for layer in self.layers[len(self.trunk) :])
         need = self.drawn + (batch * outputs if self.local else 0)
         self.pool = torch.randn(self.POOL * need, device=self.mu.device)
         starts = torch.randint((self.POOL - 1) * need // 16 + 1, (steps,))
@@ -152,11 +156,10 @@ class FlatPosterior:
 
     def _features(self, x: Tensor) -> Tensor:
         """The network's features(), in place, and pooled before the ReLU: a quarter."""
-        trunk = len(self.net.trunk)
-        for i, layer in enumerate(self.net.trunk):
+        for i, layer in enumerate(self.trunk):
             x = F.relu_(F.max_pool2d(layer.operate(x, *self.pieces[i][0]), 2))
         x = x.flatten(1)
-        for i in range(trunk, self.body):
+        for i in range(len(self.trunk), self.body):
             x = F.relu_(self._linear(i, x))
         return x
 

@@ -60,6 +60,9 @@ def main() -> None:
         if path.exists()
         else []
     )
+    default = json.loads(json.dumps(asdict(core.Config())))
+    for row in done:  # fields younger than the row have their defaults
+        row["config"] = default | row["config"]
     for text in args.variants:
         config = variant(text, core.preset(args.scenario, args.method))
         results = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import math
@@ -13,10 +14,12 @@ import numpy as np
 import pytest
 import tiny
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rclcpb_core as core
+from rclcpb_fast import FlatPosterior
 
 TIMES = ("seconds", "structure_seconds", "peak_mib", "started")
 
@@ -626,9 +629,8 @@ def test_config_survives_json() -> None:
     assert core.Config.from_json(values) == config
     with pytest.raises(core.RclCpbError, match=r"another version.*speed"):
         core.Config.from_json(values | {"speed": 1})
-    values.pop("beta")
-    with pytest.raises(core.RclCpbError, match=r"another version.*beta"):
-        core.Config.from_json(values)
+    values.pop("beta")  # a record older than the field
+    assert core.Config.from_json(values) == replace(config, beta=core.Config().beta)
 
 
 def test_presets_hold_the_papers_numbers() -> None:
@@ -768,10 +770,18 @@ def test_prediction_equals_a_loop_over_plain_samples(
     torch.testing.assert_close(information, expected, atol=0.02, rtol=0.05)
 
 
-def test_prediction_in_chunks_is_the_same() -> None:
+def test_prediction_in_chunks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     net = tiny.network(tiny.config(rho_init=-60.0), spread=False)
-    x = torch.randn(4000, 36)  # 1,000 samples of ten neurons: about 1,700 a chunk
-    whole = core.predict(net, x, 0, 1000).probabilities
+    x, sizes, logits = torch.randn(40, 36), [], net.logits
+
+    def counted(piece: torch.Tensor, head: int, samples: int) -> torch.Tensor:
+        sizes.append(len(piece))
+        return logits(piece, head, samples)
+
+    monkeypatch.setattr(net, "logits", counted)
+    monkeypatch.setattr(core, "CHUNK", 500)
+    whole = core.predict(net, x, 0, 10).probabilities
+    assert len(sizes) > 2 and sum(sizes) == 40
     torch.testing.assert_close(whole, net(x, 0, sample=False).softmax(1).detach())
 
 
@@ -780,3 +790,85 @@ def test_the_head_asked_for_answers() -> None:
     x = tiny.inputs(net)
     assert core.predict(net, x, 0).probabilities.shape == (7, 3)
     assert core.predict(net, x, 1).probabilities.shape == (7, 2)
+
+
+def test_a_large_task_s_means_come_from_some_of_its_images(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Eq. 5 costs the same however many images a task has."""
+    learner = core.Learner(tiny.scenario(), tiny.config())
+    data, _ = learner.split_task(0)
+    whole = learner.task_means(0, data)
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+    class_means = core.class_means
+
+    def counted(
+        net: core.ProgressiveBNN, x: torch.Tensor, y: torch.Tensor, classes: int
+    ) -> list[torch.Tensor]:
+        seen.append((x, y))
+        return class_means(net, x, y, classes)
+
+    monkeypatch.setattr(core, "class_means", counted)
+    monkeypatch.setattr(core, "MEANS_FROM", len(data.y) - 5)
+    some = learner.task_means(0, data)
+    ((x, y),) = seen
+    assert len(y) == len(data.y) - 5
+    rows = (x[:, None] == data.x[None]).all(2).float().argmax(1)
+    assert len(rows.unique()) == len(y)  # no image twice
+    assert (data.y[rows] == y).all()
+    for a, b in zip(whole, some, strict=True):
+        assert a.shape == b.shape and not a.equal(b)
+
+
+@pytest.mark.parametrize("heads", ["single", "multi"])
+def test_replay_on_cached_features_leaves_the_convolutions(heads: str) -> None:
+    scenario = tiny.scenario(heads=heads, trunk=True)
+    config = tiny.config(epochs=1, replay_views=3, distort="crop-flip", coreset=8)
+    learner = core.Learner(scenario, config)
+    for _ in learner:
+        pass
+    net = copy.deepcopy(learner.net)
+    data = learner.stored(len(scenario.tasks))[0]
+    fits: list[tuple[core.Phase, core.Samples]] = []
+    fit = learner.fit
+
+    def watched(net: Any, t: int, phase: core.Phase, data: core.Samples) -> Any:
+        fits.append((phase, data))
+        return fit(net, t, phase, data)
+
+    learner.fit = watched  # type: ignore[method-assign]
+    learner.replay(net, 1, "replay", data)
+    ((phase, cached),) = fits
+    assert phase.augment == "none" and phase.kl_weight == 0
+    assert cached.x.shape == (3 * len(data.y), net.hidden[0].shape[1])
+    assert cached.y.equal(data.y.repeat(3))
+    one, two, three = cached.x.split(len(data.y))
+    assert not one.equal(two) and not two.equal(three)  # distorted, each in its own way
+    for old, new in zip(learner.net.trunk, net.trunk, strict=True):
+        assert old.mu.equal(new.mu) and old.rho.equal(new.rho)
+    assert not learner.net.hidden[0].mu.equal(net.hidden[0].mu)
+
+
+def test_cached_features_give_the_gradients_of_a_trunk_that_stays() -> None:
+    """Hidden layers and head, against autograd on the plain formulas."""
+    net = tiny.network(tiny.config(sampling="weight"), trunk=True)
+    x, y = tiny.inputs(net), torch.arange(7) % 3
+    with torch.no_grad():
+        features = net.trunk_features(x, lambda i, layer, x: layer(x, False))
+    layers = [*net.hidden, net.heads[0]]
+    flat = FlatPosterior(net, [0], trunk=False)
+    flat.new_pool(1, len(x))
+    flat.loss([core.Samples(features, y)], 0.1)
+    eps = flat.eps.split([len(layer.mu) for layer in layers])
+    h = features
+    for layer, noise in zip(layers, eps, strict=True):
+        h = F.relu(h) if layer is not layers[0] else h
+        drawn = layer.mu + (layer.rho / 2).exp() * noise
+        h = layer.operate(h, *layer.split(drawn))
+    loss = F.cross_entropy(h, y) + 0.1 * sum(layer.kl() for layer in layers)
+    mine = torch.autograd.grad(
+        loss, [getattr(layer, n) for n in ("mu", "rho") for layer in layers]
+    )
+    got = torch.cat([flat.mu.grad, flat.rho.grad])
+    torch.testing.assert_close(got, torch.cat(mine), atol=1e-6, rtol=1e-5)
+    assert len(flat.mu) == sum(len(layer.mu) for layer in layers)
