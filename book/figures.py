@@ -645,8 +645,8 @@ def leash_frame(accuracy: Sequence[Sequence[float]], tasks: Sequence[str],
 # --------------------------------------------------------- 4 pruning by signal-to-noise
 
 BINS = {  # of the SNR after task 1, in the paper's colours, each with a second cue
-    "SNR above 0.01": (BLUE, "-"), "0.00001 to 0.01": (ORANGE, "--"),
-    "below 0.00001": (GREEN, ":"),
+    "SNR above 10⁻²": (BLUE, "-"), "10⁻⁵ to 10⁻²": (ORANGE, "--"),
+    "below 10⁻⁵": (GREEN, ":"),
 }  # fmt: skip
 
 
@@ -695,6 +695,21 @@ def three_weights(cases: dict[str, tuple[float, float]]) -> Figure:
     return fig
 
 
+def pulled(paths: dict[str, Sequence[float]], levels: dict[str, float]) -> Figure:
+    """A weight on which only its prior acts, step by step, from a few starts."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 2.9))
+    looks = zip((BLUE, ORANGE, GREEN, PURPLE), ("-", "--", "-.", ":"), strict=True)
+    for (name, values), (colour, style) in zip(paths.items(), looks, strict=False):
+        ax.plot(np.abs(values), color=colour, ls=style, label=name)
+    for name, value in levels.items():
+        ax.axhline(value, color=INK, lw=0.9)
+        ax.text(1.01, value, name, va="center", fontsize=9,
+                transform=ax.get_yaxis_transform())  # fmt: skip
+    ax.set(yscale="log", ylim=(1e-7, 2), xlabel="step of task 1", ylabel="|μ|")
+    ax.legend(loc="upper right", ncols=4, fontsize=9)
+    return fig
+
+
 def together(edges: Sequence[str], shares: dict[str, Sequence[float]]) -> Figure:
     """Share of weights with a low SNR, by how often both of their ends are on."""
     fig, ax = plt.subplots(figsize=(WIDTH, 2.8))
@@ -710,15 +725,21 @@ def together(edges: Sequence[str], shares: dict[str, Sequence[float]]) -> Figure
     return fig
 
 
-def zero_or_fresh(betas: Sequence[float], curves: dict[str, Sequence[float]]) -> Figure:
+def zero_or_fresh(betas: Sequence[float], found: dict[str, Sequence[Sequence[float]]]
+                  ) -> Figure:  # fmt: skip
     """Accuracy on what was learned, right after the weights below beta are changed."""
-    fig, ax = plt.subplots(figsize=(WIDTH, 2.8))
+    fig, ax = plt.subplots(figsize=(WIDTH, 2.9))
     looks = (("o", BLUE, "-"), ("s", VERMILION, "--"))
-    for (marker, colour, style), values in zip(looks, curves.values(), strict=True):
-        ax.plot(betas, 100 * np.asarray(values), color=colour, marker=marker, ls=style)
+    ends = []
+    for (marker, colour, style), (name, values) in zip(looks, found.items(),
+                                                       strict=True):  # fmt: skip
+        each = 100 * np.asarray(values)  # (betas, draws)
+        ax.plot(betas, each.mean(1), color=colour, ls=style)
+        ax.plot(np.repeat(betas, each.shape[1]), each.ravel(), marker, color=colour,
+                alpha=0.75, mec="white", mew=0.5)  # fmt: skip
+        ends.append((each.mean(1)[-1], name, colour))
     ax.set(xscale="log", xlabel="threshold β", ylabel="accuracy, %")
-    end_labels(ax, [(100 * values[-1], name, colour) for (_, colour, _), (name, values)
-                    in zip(looks, curves.items(), strict=True)])  # fmt: skip
+    end_labels(ax, ends, x=1.1 * max(betas))
     return fig
 
 
@@ -742,6 +763,7 @@ def beta_frame(snr: Sequence[Any], beta: float) -> Figure:
     below = (np.asarray(snr[0]) < beta).mean(0).reshape(28, 28)
     axes[2].imshow(below, vmin=0, vmax=1, cmap="Blues")
     axes[2].set(xticks=[], yticks=[])
+    axes[2].spines[:].set_visible(True)
     axes[2].set_title("layer 1, by pixel", fontsize=9.5)
     return fig
 
@@ -764,15 +786,16 @@ def class_activations(layers: Sequence[Sequence[Any]], gamma: float,
         distance = np.abs(phi[0] - phi[1])
         order = np.argsort(-distance)
         low, high = phi.min(0)[order], phi.max(0)[order]
-        ax.vlines(np.arange(len(order)), low, high, color="#cccccc", lw=0.7)
+        ax.vlines(np.arange(len(order)), low, high, color="#aaaaaa", lw=0.9)
         for c, marker in enumerate("os"):
-            ax.plot(phi[c][order], marker, color=CLASS_COLOURS[2 * t + c], ms=3.2,
+            ax.plot(phi[c][order], marker, color=CLASS_COLOURS[2 * t + c], ms=3,
                     mec=INK, mew=0.25, label=str(2 * t + c))  # fmt: skip
         shared = int((distance > gamma).sum())
         ax.axvline(shared - 0.5, color=INK, ls="--", lw=1)
         ax.set_title(f"task {t + 1}: {tasks[t]}" if k == 0 else "")
         ax.text(0.98, 0.96, f"{shared} of {len(order)}\nabove γ", ha="right", va="top",
-                transform=ax.transAxes, fontsize=9)  # fmt: skip
+                transform=ax.transAxes, fontsize=9,
+                bbox={"fc": "white", "ec": "none", "pad": 1})  # fmt: skip
         if k == rows - 1:
             ax.set_xlabel("neurons, sorted")
             ax.legend(title="class", loc="center right", fontsize=8, title_fontsize=8,
@@ -782,17 +805,33 @@ def class_activations(layers: Sequence[Sequence[Any]], gamma: float,
     return fig
 
 
-def untrained_too(shares: dict[str, tuple[float, Sequence[float]]]) -> Figure:
-    """Share of neurons above gamma: the trained network, and untrained ones."""
+def distances_by_task(layers: Sequence[Sequence[Any]], gamma: float,
+                      tasks: Sequence[str]) -> Figure:  # fmt: skip
+    """Each task's distances, sorted, against gamma: layers[k][t], a panel a layer."""
+    fig, axes = plt.subplots(1, len(layers), figsize=(WIDTH, 2.9), sharey=True)
+    for k, ax in enumerate(axes):
+        for t, style in zip(range(len(tasks)), ("-", "--", "-."), strict=True):
+            values = np.sort(np.asarray(layers[k][t]))[::-1]
+            ax.plot(values, ls=style, color=TASK_COLOURS[t],
+                    label=f"task {t + 1}: {tasks[t]}")  # fmt: skip
+        ax.axhline(gamma, color=INK, ls="--", lw=1)
+        ax.text(1, gamma, f"γ = {gamma:g}", ha="right", va="bottom", fontsize=9,
+                transform=ax.get_yaxis_transform())  # fmt: skip
+        ax.set(title=f"hidden layer {k + 1}", xlabel="neurons, sorted", yscale="log")
+    axes[0].set(ylabel="distance (Eq. 5)", ylim=(3e-3, None))
+    axes[0].legend(loc="lower left")
+    return fig
+
+
+def untrained_too(shares: dict[str, tuple[Sequence[float], Sequence[float]]]) -> Figure:
+    """Share of neurons above gamma: trained networks, and untrained ones."""
     fig, ax = plt.subplots(figsize=(WIDTH, 2.6))
     for x, (trained, untrained) in enumerate(shares.values()):
-        dots(ax, x + 0.18, 100 * np.asarray(untrained), "paper")
-        ax.plot(x - 0.18, 100 * trained, "o", color=BLUE, ms=9)
-        ax.text(x - 0.26, 100 * trained, f"{100 * trained:.0f}", color=BLUE, ha="right",
-                va="center")  # fmt: skip
+        dots(ax, x - 0.2, 100 * np.asarray(trained), "rcl-cpb")
+        dots(ax, x + 0.2, 100 * np.asarray(untrained), "paper")
     ax.set_xticks(range(len(shares)), list(shares))
     ax.set(ylabel="neurons above γ, %", ylim=(0, 100), xlim=(-0.6, len(shares) - 0.4))
-    looks = (("o", BLUE, "trained"), ("D", GREY, "untrained, five networks"))
+    looks = (("o", BLUE, "trained, a seed each"), ("D", GREY, "untrained"))
     handles = [mpl.lines.Line2D([], [], ls="", marker=m, color=c, label=n)
                for m, c, n in looks]  # fmt: skip
     fig.legend(handles=handles, loc="outside upper center", ncols=2)
