@@ -539,7 +539,7 @@ def prune(net: ProgressiveBNN, config: Config) -> list[Tensor]:
     return deltas
 
 
-MEANS_FROM = 4096  # images of a task from which Eq. 5's means are taken
+MEANS_FROM = 2048  # images of a task from which Eq. 5's means are taken
 
 
 @torch.no_grad()
@@ -936,7 +936,7 @@ class Learner:
         x, y = data.x, data.y
         if len(y) > MEANS_FROM:
             chosen = torch.randperm(len(y), device=self.device)[:MEANS_FROM]
-            x, y = x[chosen], y[chosen]
+            x, y = x.index_select(0, chosen), y.index_select(0, chosen)
         if self.config.distance_classes == "seen" and self.scenario.heads == "single":
             old = self.coreset[:t]
             x = torch.cat([x, *(s.x for s in old)])
