@@ -345,14 +345,16 @@ class BayesLinear(BayesLayer):
         return F.linear(x, weight, bias)
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the outputs for inputs x, exactly."""
-        mean = F.linear(x, *self.split(self.mu))
-        return mean, F.linear(x * x, *self.split(self.rho.exp()))
+        """Exact mean and variance of the outputs (n_out, B) for inputs x (B, n_in)."""
+        weight, bias = self.split(self.mu)
+        spread, bias_spread = self.split(self.rho.exp())
+        mean = torch.addmm(bias[:, None], weight, x.t())
+        return mean, torch.addmm(bias_spread[:, None], spread, (x * x).t())
 
     def forward(self, x: Tensor, sample: bool = True) -> Tensor:
         if not sample or self.config.sampling == "weight":
             return super().forward(x, sample)
-        mean, variance = self.moments(x)
+        mean, variance = (moment.t() for moment in self.moments(x))  # (B, n_out)
         return mean + variance.sqrt() * torch.randn_like(mean)
 
     def grow(self, extra_in: int = 0, extra_out: int = 0, zero: bool = False) -> None:
@@ -452,17 +454,18 @@ class ProgressiveBNN(nn.Module):
 
         For one input, the first linear layer's output is Gaussian with moments that
         need computing once; noise is drawn there, so that each input's predictive
-        distribution stays exactly the same. Input b takes M * width numbers of a row
-        of normals from place 16 b on: its own M draws are independent, as they must
-        be. All other layers draw their weights, which the batch shares.
+        distribution stays exactly the same. Input b takes every 16th number of a row of
+        normals, from place b on: its own M draws are independent, as they must be. All
+        other layers draw their weights, which the batch shares. Inputs are columns
+        here: few classes are multiplied and normalised faster so.
         """
         convolutions, linears = [*self.trunk], [*self.hidden, self.heads[head]]
         if not convolutions:
-            mean, variance = linears.pop(0).moments(x)
-            spread, width = variance.sqrt_(), mean.shape[1]
-            row = torch.randn(samples * width + 16 * len(x), device=x.device)
-            noise = row.unfold(0, samples * width, 16)[: len(x)]
-            noise = noise.view(len(x), samples, width).transpose(0, 1)  # (M, B, width)
+            mean, spread = linears.pop(0).moments(x)  # (width, B)
+            spread.sqrt_()
+            row = torch.randn(16 * samples * len(mean) + len(x), device=x.device)
+            noise = row.unfold(0, len(x), 16)[: samples * len(mean)]
+            noise = noise.view(samples, *mean.shape)
             first = torch.empty_like(mean)
         layers = convolutions + linears  # whose weights are drawn, as one vector
         mu = torch.cat([layer.mu for layer in layers])
@@ -471,21 +474,20 @@ class ProgressiveBNN(nn.Module):
         views = weights.split([len(layer.mu) for layer in layers])
         pieces = [layer.split(v) for layer, v in zip(layers, views, strict=True)]
         dense = pieces[len(convolutions) :]
-        rooms = [x.new_empty(len(x), layer.shape[0]) for layer in linears]  # reused
-        outputs = x.new_empty(samples, rooms[-1].shape[1], len(x))
+        rooms = [x.new_empty(layer.shape[0], len(x)) for layer in linears]  # reused
+        outputs = x.new_empty(samples, *rooms.pop().shape)
         for m in range(samples):
             torch.addcmul(mu, sigma, weights.normal_(), out=weights)
             if convolutions:
                 h = x
                 for layer, piece in zip(convolutions, pieces, strict=False):
                     h = F.relu_(F.max_pool2d(layer.operate(h, *piece), 2))
-                h = h.flatten(1)
+                h = h.flatten(1).t()
             else:
                 h = torch.addcmul(mean, spread, noise[m], out=first)
-            for room, (weight, bias) in zip(rooms, dense, strict=True):
-                h = torch.addmm(bias, F.relu_(h), weight.t(), out=room)
-            outputs[m] = h.t()
-        return outputs.mT  # few classes: softmax is fast in this layout
+            for room, (weight, bias) in zip([*rooms, outputs[m]], dense, strict=True):
+                h = torch.addmm(bias[:, None], weight, F.relu_(h), out=room)
+        return outputs.mT
 
     def kl(self) -> Tensor:
         layers = [m for m in self.modules() if isinstance(m, BayesLayer)]

@@ -113,12 +113,12 @@ def test_without_sampling_the_layer_is_its_mean(kind: str, sampling: str) -> Non
 
 def test_moments_are_the_analytic_ones() -> None:
     layer, x = make("linear"), torch.randn(6, 7)
-    mean, variance = layer.moments(x)
+    mean, variance = (moment.t() for moment in layer.moments(x))
     sigma = (layer.rho / 2).exp()
     weight, bias = layer.split(sigma**2)
     by_hand = torch.stack([(x[i] ** 2 * weight).sum(1) + bias for i in range(6)])
     torch.testing.assert_close(variance, by_hand)
-    assert torch.equal(mean, layer(x, sample=False))
+    torch.testing.assert_close(mean, layer(x, sample=False))
 
 
 @pytest.mark.parametrize("sampling", ["weight", "local"])
