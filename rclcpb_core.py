@@ -702,6 +702,13 @@ class Phase(NamedTuple):
                      config.distort, "none")  # fmt: skip
 
 
+def rows(x: Tensor, index: Tensor) -> Tensor:
+    """x[index], as x lies in memory: index_select alone would undo channels last."""
+    if x.dim() == 2:
+        return x.index_select(0, index)
+    return x.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
+
+
 class Samples(NamedTuple):
     """Inputs, their columns in a head, which head, and how pixels are shuffled."""
 
@@ -712,7 +719,7 @@ class Samples(NamedTuple):
 
     def take(self, index: Tensor, shape: Shape, kind: str) -> Samples:
         """A batch, its images distorted (in their order before any shuffle)."""
-        x, y = self.x.index_select(0, index), self.y.index_select(0, index)
+        x, y = rows(self.x, index), self.y.index_select(0, index)
         if kind == "none":
             return self._replace(x=x, y=y)
         if self.pixels is None:
@@ -874,7 +881,7 @@ class Learner:
         rest = torch.ones(len(data.y), dtype=torch.bool, device=self.device)
         rest[chosen] = False
         train = data._replace(x=data.x[rest], y=data.y[rest])
-        return train, data._replace(x=data.x[chosen], y=data.y[chosen])
+        return train, data._replace(x=rows(data.x, chosen), y=data.y[chosen])
 
     def learn_task(self, t: int) -> Stage:
         """One pass through the loop of Algorithm 1."""
@@ -938,7 +945,7 @@ class Learner:
         x, y = data.x, data.y
         if len(y) > MEANS_FROM:
             chosen = torch.randperm(len(y), device=self.device)[:MEANS_FROM]
-            x, y = x.index_select(0, chosen), y.index_select(0, chosen)
+            x, y = rows(x, chosen), y.index_select(0, chosen)
         if self.config.distance_classes == "seen" and self.scenario.heads == "single":
             old = self.coreset[:t]
             x = torch.cat([x, *(s.x for s in old)])

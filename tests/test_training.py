@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import rclcpb_core as core
+import rclcpb_data
 
 # ------------------------------------------------------- gradients of Eq. 8, fast path
 
@@ -310,6 +311,33 @@ def test_distortion_with_no_limits_is_the_identity(monkeypatch: Any) -> None:
     x = torch.rand(10, 3, 7, 9)
     torch.testing.assert_close(core.distort(x, (3, 7, 9), "still"), x,
                                atol=1e-5, rtol=0)  # fmt: skip
+
+
+def test_whole_pixels_are_looked_up_where_the_grid_would_read_them() -> None:
+    x, limit = torch.rand(40, 3, 6, 8), rclcpb_data.DISTORTIONS["crop-flip"]
+    u = 2 * torch.rand(6, 40) - 1
+    mirror, move = u[5].sign(), (4.5 * u[3:5]).round()
+    read = rclcpb_data._bent(x, limit, u, mirror, move)
+    looked_up = rclcpb_data._shifted(x, limit.pixels, mirror, move)
+    torch.testing.assert_close(looked_up, read, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("size", [(5, 9), (28, 28)])
+def test_the_bending_field_is_a_bicubic_interpolation(size: tuple[int, int]) -> None:
+    field = torch.randn(3, 2, 4, 4)
+    down, across = map(rclcpb_data._bicubic, size)
+    whole = F.interpolate(field, size, mode="bicubic", align_corners=True)
+    torch.testing.assert_close(down @ field @ across.t(), whole)
+
+
+def test_a_batch_lies_in_memory_as_the_images_do() -> None:
+    x = torch.rand(9, 8, 8, 3).permute(0, 3, 1, 2)
+    index = torch.tensor([4, 0, 4])
+    for kind in ("none", "crop-flip", "elastic"):
+        batch = core.Samples(x, torch.arange(9)).take(index, (3, 8, 8), kind)
+        assert batch.x.is_contiguous(memory_format=torch.channels_last)
+        assert batch.y.tolist() == [4, 0, 4]
+    assert torch.equal(core.rows(x, index), x[index])
 
 
 def test_shift_moves_whole_pixels_and_reaches_everywhere() -> None:
