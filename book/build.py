@@ -335,7 +335,8 @@ def _wanted(output: Any) -> bool:
 
 def digest(name: str) -> str:
     """Changes with the chapter's code and with all it may import or read."""
-    total = hashlib.sha256(os.environ.get("RCLCPB_MODE", "").encode())
+    modes = (os.environ.get(name, "") for name in ("RCLCPB_MODE", "RCLCPB_RESULTS"))
+    total = hashlib.sha256("\0".join(modes).encode())
     for cell in read(BOOK / f"{name}.ipynb").cells:
         if cell.cell_type == "code":
             total.update(cell.source.encode() + b"\0")
@@ -422,22 +423,24 @@ def results_table() -> str:
     sys.path.insert(0, str(ROOT))
     import rclcpb_runs as runs
 
+    results = Path(os.environ.get("RCLCPB_RESULTS") or runs.RESULTS)
     lines = ["| scenario | method | recorded here, % | sizes | seeds |"
              " paper's number, % | paper's sizes |", "|---" * 7 + "|"]  # fmt: skip
     for scenario, name in SCENARIO_NAMES.items():
         for method, shown in (("rcl-cpb", "RCL\u2011CPB"), ("vcl", "VCL")):
             paper = [p for p in runs.PAPER.get(scenario, [])
                      if p.method.split(",")[0] == method]  # fmt: skip
-            row = _result_row(runs, scenario, method, paper)
+            records = runs.load_records(results, scenario, method)
+            row = _result_row(runs, records, paper)
             title = name if method == "rcl-cpb" else ""
             lines.append("| " + " | ".join([title, shown, *row]) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _result_row(runs: Any, scenario: str, method: str, paper: list[Any]) -> list[str]:
+def _result_row(runs: Any, records: list[Any], paper: list[Any]) -> list[str]:
     """Accuracy, sizes and seeds of the records; accuracy and sizes of the paper."""
     ours, theirs = ["*not recorded yet*", "", ""], ["not in the paper", ""]
-    if records := runs.load_records(runs.RESULTS, scenario, method):
+    if records:
         row = runs.summary(records)
         ours = [row[3], row[5].strip("[]"), row[10]]
     if paper:

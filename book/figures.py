@@ -20,11 +20,13 @@ import dataclasses
 import hashlib
 import html
 import io
+import itertools
 import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -37,18 +39,18 @@ from PIL import Image
 import rclcpb_core as core
 import rclcpb_runs as runs
 
-RESULTS = runs.RESULTS  # recorded runs
+RESULTS = Path(os.environ.get("RCLCPB_RESULTS") or runs.RESULTS)  # recorded runs
 
 
 # ------------------------------------------------------------------------------- style
 
 BLUE, ORANGE, VERMILION = "#0072B2", "#E69F00", "#D55E00"  # Okabe and Ito's colours
 GREEN, SKY, PURPLE, YELLOW = "#009E73", "#56B4E9", "#CC79A7", "#F0E442"
-GREY, INK = "#767676", "#222222"
+GREY, INK, OLIVE = "#767676", "#222222", "#8A7A00"  # yellow lines vanish on white
 
 COLOUR = {  # a colour means the same in every chapter
     "rcl-cpb": BLUE, "rcl-cpb-A": ORANGE, "vcl": VERMILION, "paper": GREY,
-    "plain": PURPLE, "coreset-only": GREEN, "rcl-cpb-plus": SKY, "vcl-plus": YELLOW,
+    "plain": PURPLE, "coreset-only": GREEN, "rcl-cpb-plus": SKY, "vcl-plus": OLIVE,
 }  # fmt: skip
 LABEL = {
     "rcl-cpb": "RCL-CPB", "rcl-cpb-A": "−A (no growth)", "vcl": "VCL (−AP)",
@@ -383,6 +385,24 @@ def task_strip(rows: Sequence[tuple[str, Sequence[Any]]]) -> Figure:
             ax.set(xticks=[], yticks=[])
             ax.spines[:].set_color("#bbbbbb")
         row[0].set_ylabel(name, rotation=0, ha="right", va="center", labelpad=8)
+    return fig
+
+
+def answers_so_far(answers: Sequence[Any], tasks: Sequence[str]) -> Figure:
+    """What a network answers to one kind of image after each task: a bar a task."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 2.5))
+    for y, answer in enumerate(answers):
+        share = 100 * np.bincount(np.asarray(answer), minlength=10) / len(answer)
+        ends = np.cumsum(share)
+        for digit in np.flatnonzero(share):
+            ax.barh(y, share[digit], left=ends[digit] - share[digit], height=0.7,
+                    color=TASK_COLOURS[digit // 2], ec="white")  # fmt: skip
+            if share[digit] > 4:
+                ax.text(ends[digit] - share[digit] / 2, y, str(digit), ha="center",
+                        va="center", color="white", fontweight="bold")  # fmt: skip
+    ax.set_yticks(range(len(tasks)), tasks)
+    ax.set(ylim=(len(tasks) - 0.5, -0.5), xlim=(0, 100), ylabel="after learning")
+    ax.set_xlabel("answers to zeros, % (the number in a bar is the answer)")
     return fig
 
 
@@ -1432,6 +1452,47 @@ def regime(name: str) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+class Change(NamedTuple):
+    """Two settings of the search that differ in one field, and what that changed."""
+
+    scenario: str
+    method: str
+    field: str  # "lr" where both learning rates change together
+    before: Any
+    after: Any
+    points: list[float]  # a seed
+
+    def __str__(self) -> str:
+        return f"{self.field} {setting(self.before)} → {setting(self.after)}"
+
+
+def setting(value: Any) -> str:
+    """A field's value as one would type it."""
+    if isinstance(value, list | tuple):
+        return ",".join(f"{x:g}" for x in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def one_field_changes(name: str) -> list[Change]:
+    """All pairs of settings of a search that are one change apart, by field."""
+    found = []
+    for a, b in itertools.combinations(regime(name), 2):
+        seeds = sorted(set(a["accuracy"]) & set(b["accuracy"]))
+        same = (a["method"], a["tasks"]) == (b["method"], b["tasks"])
+        odd = [k for k in a["config"] if a["config"][k] != b["config"][k]]
+        if not seeds or not same or not (len(odd) == 1 or odd == ["lr_mu", "lr_rho"]):
+            continue
+        default = getattr(core.PRESETS[name], odd[0])
+        default = list(default) if isinstance(default, tuple) else default
+        if b["config"][odd[0]] == default:  # from what the preset has, to the other
+            a, b = b, a
+        values = a["config"][odd[0]], b["config"][odd[0]]
+        points = [b["accuracy"][s] - a["accuracy"][s] for s in seeds]
+        field = "lr" if len(odd) == 2 else odd[0]
+        found.append(Change(name, a["method"], field, *values, points))
+    return sorted(found, key=lambda change: change.field)
+
+
 def search_path(found: dict[str, Sequence[tuple[float, str, bool]]]) -> Figure:
     """Accuracy of each setting in the order tried; the best so far, and the presets."""
     rows = -(-len(found) // 2)
@@ -1525,7 +1586,7 @@ def run_minutes(found: dict[str, dict[str, Sequence[float]]]) -> Figure:
 
 def result(scenario: str = "ta-smnist") -> Figure:
     """The README's figure: every recorded method of a scenario beside the paper's."""
-    found = {m: runs.load_records(runs.RESULTS, scenario, m) for m in core.METHODS}
+    found = {m: runs.load_records(RESULTS, scenario, m) for m in core.METHODS}
     accuracy = {
         m: {r.seed: core.average_accuracy(r.accuracy) for r in records}
         for m, records in found.items()

@@ -10,11 +10,16 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from browser import Browser, browser, find_chromium, served
+
+import rclcpb_core as core
+import rclcpb_runs as runs
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "book"))
@@ -77,6 +82,138 @@ def test_a_change_of_code_or_figures_means_a_new_execution(
     (tmp_path / build.MODULES[0]).write_text("")
     seen.add(build.digest("01_t"))
     assert len(seen) == 4
+
+
+# ----------------------------------------------------------------------- the execution
+
+
+def execute(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Execute a chapter of one cell as the build does; the build's report."""
+    text = "# T\n\n```{code-cell}\n" + code + "\n```\n"
+    build.write(build.from_text("01_t", text), folder / "01_t.ipynb")
+    monkeypatch.setattr(build, "BOOK", folder)
+    monkeypatch.setattr(build, "digest", lambda name: "the same")
+    monkeypatch.setenv("RCLCPB_STATIC", "1")  # the build sets it; put back afterwards
+    return build.execute("01_t", folder / "done" / "01_t.ipynb")
+
+
+def test_a_failing_cell_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = execute("1 / 0", tmp_path, monkeypatch)
+    assert "ZeroDivisionError" in report["error"]
+    assert not (tmp_path / "done" / "01_t.json").exists()  # so it is due again
+
+
+def test_a_slow_cell_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "CELL_LIMIT", 0.5)
+    assert not execute("import time\ntime.sleep(1)", tmp_path, monkeypatch)["error"]
+    (complaint,) = build.execute_all(["01_t"], tmp_path / "done", 1, force=False)
+    assert "cell 1 took 1 s" in complaint
+
+
+def test_any_complaint_ends_in_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["build.py"])
+    monkeypatch.setattr(build, "build", lambda options: ["01_t: a cell failed"])
+    with pytest.raises(SystemExit) as end:
+        build.main()
+    assert end.value.code == 1
+
+
+# ------------------------------------------------------------- chapters and the records
+
+PIXEL = figures.png(figures.plt.figure(figsize=(1, 1)), 1)
+EVIDENCE = ("08_ablations", "09_sensitivity", "10_full_runs", "11_what_holds",
+            "A_choices", "B_regime", "E_timings")  # fmt: skip
+
+
+def few(name: str, seed: int = 0) -> core.Scenario:
+    """A scenario with an eighth of the 5,000 digits' training images."""
+    whole = core.make_scenario(f"{name}-5k", seed)
+    tasks = [replace(task, x_train=task.x_train[::8], y_train=task.y_train[::8])
+             for task in whole.tasks]  # fmt: skip
+    return replace(whole, tasks=tasks)
+
+
+@pytest.fixture(scope="session")
+def real_record() -> core.Record:
+    config = core.Config(hidden=(8, 8), epochs=1, coreset=10, replay_steps=5)
+    return core.learn(few("ta-smnist"), config, seed=0, method="rcl-cpb")
+
+
+def keep_record(folder: Path, base: core.Record, seed: int, **fields: Any) -> None:
+    """A made-up record: the real one with noise on its accuracies and sizes."""
+    rng = np.random.default_rng([seed, *f"{folder.name} {fields}".encode()])
+    accuracy = [list(np.clip(rng.normal(0.8, 0.1, len(row)), 0, 1))
+                for row in base.accuracy]  # fmt: skip
+    config = base.config | fields.pop("config", {})
+    label = fields.pop("label", fields["method"])
+    record = replace(base, seed=seed, accuracy=accuracy, config=config, **fields)
+    folder.mkdir(parents=True, exist_ok=True)
+    runs.save_record(record, folder / f"{label}-seed{seed}.json")
+
+
+def some_records(folder: Path, base: core.Record) -> None:
+    """Few seeds, not the same for all methods; a sweep that has just begun."""
+    for method, seeds in {"rcl-cpb": (0, 1, 2), "vcl": (1, 2, 3), "rcl-cpb-A": (2,),
+                          "coreset-only": (4,)}.items():  # fmt: skip
+        for seed in seeds:
+            place = folder / "ta-smnist"
+            keep_record(place, base, seed, scenario="ta-smnist", method=method)
+    keep_record(folder / "pmnist", base, 0, scenario="pmnist", method="vcl-plus")
+    keep_record(folder / "sweeps" / "ta-smnist", base, 0, scenario="ta-smnist",
+                method="rcl-cpb", label="rcl-cpb,gamma=0.3",
+                config={"gamma": [0.3]})  # fmt: skip
+
+
+def all_records(folder: Path, base: core.Record) -> None:
+    """Every scenario, method and seed, and the sweeps."""
+    for seed in range(5):
+        for scenario in core.PRESETS:
+            for method in core.METHODS:
+                place = folder / scenario
+                keep_record(place, base, seed, scenario=scenario, method=method)
+        sweeps = [("ta-smnist", "gamma", [v], f"{v:g}") for v in (0.05, 0.1, 0.2, 0.3)]
+        sweeps += [("ta-smnist", "hidden", [v] * 2, str(v)) for v in (16, 64, 128, 256)]
+        sweeps += [("ta-smnist", "coreset", v, str(v)) for v in (10, 20, 40)]
+        sweeps += [("pmnist", "gamma", [0.12], "0.12")]
+        for scenario, field, value, text in sweeps:
+            keep_record(folder / "sweeps" / scenario, base, seed, scenario=scenario,
+                        method="rcl-cpb", label=f"rcl-cpb,{field}={text}",
+                        config={field: value})  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["none", "some", "all"])
+@pytest.mark.parametrize("name", [name for name in EVIDENCE if name in CHAPTERS])
+def test_a_chapter_copes_with_whatever_is_recorded(
+    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    real_record: core.Record,
+) -> None:  # fmt: skip
+    """Its cells, run here with made-up records: no cell may fail."""
+    {"none": lambda *_: None, "some": some_records, "all": all_records}[kind](
+        tmp_path, real_record
+    )
+    shown: list[Any] = []
+    monkeypatch.setattr(figures, "RESULTS", tmp_path)
+    monkeypatch.setattr(figures, "scenario", few)
+    monkeypatch.setattr(figures, "display", shown.append)
+    monkeypatch.setattr(figures, "png", lambda fig, *_: figures.plt.close(fig) or PIXEL)
+    if name in ("08_ablations", "09_sensitivity"):  # what they learn is not the point
+        monkeypatch.setattr(core.Learner, "fit", lambda *_: (0.0, 0.0))
+    place: dict[str, Any] = {}
+    for cell in build.read(build.BOOK / f"{name}.ipynb").cells:
+        if cell.cell_type == "code" and cell.source != build.SETUP:
+            exec(compile(cell.source, f"{name}, {cell.id}", "exec"), place)
+            figures.plt.close("all")
+    words = " ".join(str(page) for page in shown)
+    assert not re.search(r"\bnan\b", words)
+    if name == "10_full_runs":
+        assert ("No records yet" in words) == (kind != "all")
+        assert ("gamma 0.12  recorded" in words) == (kind == "all")
+    if name == "11_what_holds":
+        assert ("not tested yet" in words.split("claims:")[-1]) == (kind != "all")
 
 
 # ------------------------------------------------------------------------ set-up cell
