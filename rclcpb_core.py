@@ -202,8 +202,8 @@ PRESETS: dict[str, Config] = {
                       replay_kl=0.1),
     "mh-smnist": replace(_DIGITS, hidden=(64, 64), beta=(1e-5,), gamma=(0.2,),
                          coreset=40, epochs=20, replay_kl=1.0),
-    "ta-smnist": replace(_DIGITS, beta=(10**-2.5,), gamma=(0.1,), coreset=20,
-                         replay_steps=200),
+    "ta-smnist": replace(_DIGITS, beta=(10**-2.5,), gamma=(0.1,), coreset=20, epochs=4,
+                         batch_size=32, replay_steps=200, replay_kl=0.01),
     "mh-cifar100": replace(_COLOUR, beta=(1e-4,), gamma=(0.15,), coreset=256),
     "ta-cifar100": replace(_COLOUR, hidden=(256, 256), beta=(1e-2,), gamma=(0.15,),
                            coreset=256),
@@ -215,12 +215,14 @@ PRESETS["pmnist-shared"] = replace(PRESETS["pmnist"], replay_kl=0.0, replay_step
 # What rcl-cpb-plus changes in a scenario: ours, recorded and tabled apart.
 _PLUS = {"sampling": "local", "new_into_old": "zero", "coreset_choice": "medoids"}
 PLUS: dict[str, dict[str, Any]] = {
-    "pmnist": _PLUS | {"gamma": (0.26,), "kl_weight": 0.3},
+    "pmnist": _PLUS | {"gamma": (0.22,), "kl_weight": 0.3, "replay_mix": 32},
     "pmnist-shared": _PLUS | {"gamma": (0.25,), "replay_mix": 64},
-    "mh-smnist": _PLUS | {"hidden": (46, 46), "gamma": (0.3,), "augment": "shift",
-                          "distort": "elastic", "replay_kl": 0.1, "replay_steps": 200},
-    "ta-smnist": _PLUS | {"hidden": (86, 86), "distort": "elastic",
-                          "replay_steps": 1000, "lr_mu": 1e-3, "lr_rho": 1e-3},
+    "mh-smnist": _PLUS | {"hidden": (44, 44), "gamma": (0.3,), "augment": "shift",
+                          "distort": "elastic", "epochs": 30, "kl_weight": 0.3,
+                          "replay_mix": 64, "replay_kl": 0.1, "replay_steps": 200},
+    "ta-smnist": _PLUS | {"hidden": (86, 86), "distort": "elastic", "epochs": 10,
+                          "batch_size": 256, "lr_mu": 1e-3, "lr_rho": 1e-3,
+                          "replay_steps": 1000, "replay_kl": 0.0},
 }  # fmt: skip
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -246,7 +248,8 @@ def preset(scenario: str, method: str = "rcl-cpb") -> Config:
     if method.endswith("-plus") or method == "coreset-only":
         config = replace(config, **PLUS.get(name, {}))
     if name != scenario:
-        config = replace(config, epochs=3 * config.epochs, batch_size=64)
+        batch = min(64, config.batch_size)
+        config = replace(config, epochs=3 * config.epochs, batch_size=batch)
     config = replace(config, **METHODS[method])
     if config.coreset_only:  # a fresh network a task needs more steps to get there
         config = replace(config, replay_steps=3 * config.replay_steps)
