@@ -1,6 +1,7 @@
 """Records, checkpoints, tables and the command line of RCL-CPB.
 
     python rclcpb_core.py run ta-smnist-5k --method rcl-cpb --seeds 0 1
+    python rclcpb_core.py sweep ta-smnist-5k --gamma 0.1 0.3 --seeds 0 1
     python rclcpb_core.py table mnist
     python rclcpb_core.py data
 
@@ -11,14 +12,19 @@ pickle: a file from a stranger cannot run code.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import itertools
 import json
+import os
 import sys
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -118,32 +124,27 @@ class Checkpoint:
                 " choose another --out, or delete it to start over."
             )
         try:
-            learner.stages = [core.Stage(**stage) for stage in state["stages"]]
-        except (KeyError, TypeError) as error:
+            stages = [core.Stage(**stage) for stage in state["stages"]]
+            self.whole = {k: v for k, v in tensors.items() if k.startswith("net.")}
+            net = _network(learner, stages, _below("net.", tensors))
+            halves, partial = _below("partial.", tensors), state["partial"]
+        except (KeyError, TypeError, RuntimeError) as error:
             raise core.RclCpbError(
-                f"{self.path} is from another version ({error}): delete it to start"
-                " run over."
+                f"{self.path} is from another version: delete it to start this run"
+                " over."
             ) from error
-        self.stages = len(learner.stages)
-        self.whole = {k: v for k, v in tensors.items() if k.startswith("net.")}
-        if learner.stages:
-            _rebuild(
-                learner, {k.removeprefix("net."): v for k, v in self.whole.items()}
-            )
-        halves = {k: v for k, v in tensors.items() if k.startswith("partial.")}
-        learner.partial = state["partial"]
-        if halves:
-            learner.partial["tensors"] = {
-                k.split(".", 1)[1]: v for k, v in halves.items()
-            }
-        learner.bar.update(learner.config.epochs * len(learner.stages))
+        learner.stages, learner.net, self.stages = stages, net, len(stages)
+        learner.partial = partial | ({"tensors": halves} if halves else {})
+        learner.coreset = [learner.split_task(t)[1] for t in range(len(stages))]
+        learner.bar.update(learner.config.epochs * len(stages))
         return True
 
     def _read(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         try:
             with safe_open(self.path, "pt") as file:
                 metadata = file.metadata() or {}
-                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+                names = file.keys()  # the file itself cannot be iterated over
+                tensors = {name: file.get_tensor(name) for name in names}
             if _digest(tensors, metadata["state"]) != metadata["sha256"]:
                 raise KeyError("checksum")
             return json.loads(metadata["state"]), tensors
@@ -162,17 +163,27 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
     return digest.hexdigest()
 
 
-def _rebuild(learner: core.Learner, state: dict[str, Tensor]) -> None:
-    """The network of a checkpoint, and the coresets, which the seed gives again."""
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin so, by the rest of their names."""
+    return {
+        k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)
+    }
+
+
+def _network(
+    learner: core.Learner, stages: list[core.Stage], state: dict[str, Tensor]
+) -> core.ProgressiveBNN:
+    """The network after these stages; a run's first network before any."""
+    if not stages:
+        return learner.net
     with core.seeded("rebuild"):  # its draws are overwritten, and not the caller's
-        net = learner.new_network(learner.stages[-1].hidden)
+        net = learner.new_network(stages[-1].hidden)
         width, head = net.sizes()[-1], 0
         while f"heads.{head}.mu" in state:
             net.add_head(len(state[f"heads.{head}.mu"]) // (width + 1))
             head += 1
     net.load_state_dict(state)
-    learner.net = net
-    learner.coreset = [learner.split_task(t)[1] for t in range(len(learner.stages))]
+    return net
 
 
 # --------------------------------------------------------------------------------- runs
@@ -185,16 +196,26 @@ class Job(NamedTuple):
     method: str
     seed: int
     config: core.Config
-    path: Path
+    path: Path  # ends in .json; checkpoint and lock are beside it
     data_dir: str | None = None
     device: str = "cpu"
 
+    def about(self) -> dict[str, Any]:
+        """What makes it this run."""
+        return {"scenario": self.scenario, "method": self.method, "seed": self.seed,
+                "config": as_json(self.config)}  # fmt: skip
 
-def run_job(job: Job, progress: bool = False) -> core.Record:
+
+def as_json(config: core.Config) -> dict[str, Any]:
+    """A config as a record has it: lists for tuples."""
+    return json.loads(json.dumps(asdict(config)))
+
+
+def run_job(job: Job, progress: bool = False, patience: float = 0) -> core.Record:
     """Learn and record; a finished job is read back, a stopped one goes on."""
     try:
         job.path.parent.mkdir(parents=True, exist_ok=True)
-        held = FileLock(job.path.with_suffix(".lock")).acquire(timeout=0)
+        held = FileLock(job.path.with_suffix(".lock")).acquire(patience)
     except Timeout:
         raise core.RclCpbError(
             f"another process is writing {job.path}: wait for it or choose another"
@@ -212,9 +233,11 @@ def recorded(job: Job) -> core.Record | None:
     """The job's record, if there is one; one of other settings is refused."""
     if not job.path.exists():
         return None
-    record, config = load_record(job.path), json.loads(json.dumps(asdict(job.config)))
-    if record.config != config:
-        odd = sorted(k for k in config if config[k] != record.config.get(k))
+    record, about = load_record(job.path), job.about()
+    wanted = about.pop("config") | about
+    found = as_json(core.Config()) | record.config  # a younger field has its default
+    found |= {name: getattr(record, name) for name in about}
+    if odd := sorted(k for k in found | wanted if found.get(k) != wanted.get(k)):
         raise core.RclCpbError(
             f"{job.path} holds a run with other settings ({', '.join(odd)}): choose"
             " another --out or move it away."
@@ -225,10 +248,10 @@ def recorded(job: Job) -> core.Record | None:
 def _run_locked(job: Job, progress: bool) -> core.Record:
     if (record := recorded(job)) is not None:
         return record
-    config = json.loads(json.dumps(asdict(job.config)))
+    for part in job.path.parent.glob(f".{glob.escape(job.path.stem)}.*.part"):
+        part.unlink(missing_ok=True)  # a process was killed while it wrote this
     scenario = core.make_scenario(job.scenario, job.seed, job.data_dir)
-    about = {"scenario": job.scenario, "method": job.method, "seed": job.seed,
-             "config": config, "data": scenario.sha256()}  # fmt: skip
+    about = job.about() | {"data": scenario.sha256()}
     checkpoint = Checkpoint(job.path.with_suffix(".safetensors"), about)
     learner = core.Learner(scenario, job.config, job.seed, job.device, progress,
                            checkpoint.keep)  # fmt: skip
@@ -244,18 +267,22 @@ def _run_locked(job: Job, progress: bool) -> core.Record:
 
 
 def sweep_jobs(
-    base: Job, values: dict[str, list[str]], seeds: Iterable[int]
+    base: Job, values: Mapping[str, Iterable[Any]], seeds: Iterable[int]
 ) -> list[Job]:
-    """A job for every combination of the values and every seed; its file says which."""
-    jobs = []
+    """A job for every combination of the values and every seed; its file says which.
+
+    Values are as on the command line: 0.1, or "0.1,0.3" for a field with several.
+    """
+    jobs, seeds = [], list(seeds)
     for combination in itertools.product(*values.values()):
-        pairs = dict(zip(values, combination, strict=True))
-        config = base.config
+        pairs = {k: str(v) for k, v in zip(values, combination, strict=True)}
+        words = []
         for name, text in pairs.items():
             parts = text.split(",")
             if name == "hidden" and len(parts) == 1:  # one number for every layer
-                parts *= len(config.hidden)
-            config = parse_config([f"--{name.replace('_', '-')}", *parts], config)
+                parts *= len(base.config.hidden)
+            words += ["--" + name.replace("_", "-"), *parts]
+        config = parse_config(words, base.config, tyro.conf.FlagConversionOff)
         label = ",".join([base.method, *(f"{k}={v}" for k, v in pairs.items())])
         for seed in seeds:
             path = base.path / f"{label}-seed{seed}.json"
@@ -263,46 +290,104 @@ def sweep_jobs(
     return jobs
 
 
-def sweep(jobs: Sequence[Job], workers: int = -1, dask: str | None = None) -> list[str]:
+def sweep(jobs: Iterable[Job], workers: int = -1, dask: str | None = None) -> list[str]:
     """Run all jobs through joblib, one thread each; the failed ones, named.
 
     Local processes by default; with `dask` the workers of an existing cluster. Records
     come back to this process, which writes them; what is recorded is not run again.
     """
-    todo: list[Job] = []
-    failed = []
-    for job in jobs:
+    unique = dict.fromkeys(jobs)  # a run named twice is done once
+    if len({job.path for job in unique}) < len(unique):
+        raise core.RclCpbError("two runs would write one file: give each its own path.")
+    todo, failed = [], []
+    for job in unique:
         try:
-            todo += [job] if recorded(job) is None else []
+            if recorded(job) is None:
+                todo.append(job)
         except core.RclCpbError as error:
             failed.append(str(error))
-    with _backend(workers, dask):
-        parallel = joblib.Parallel(return_as="generator_unordered")
-        outcomes = parallel(
-            joblib.delayed(_attempt)(i, job) for i, job in enumerate(todo)
-        )
-        for i, outcome in tqdm(outcomes, total=len(todo), unit="run"):
+    with _backend(workers, dask), tqdm(total=len(todo), unit="run") as bar:
+        for job, outcome in _outcomes(todo, parent=None if dask else os.getpid()):
+            bar.update()
             if isinstance(outcome, str):
-                failed.append(f"{todo[i].path.name}: {outcome}")
-            elif not todo[i].path.exists():
-                save_record(outcome, todo[i].path)
+                failed.append(f"{job.path.name}: {outcome}")
+            elif not job.path.exists():
+                save_record(outcome, job.path)
     return failed
 
 
-def _attempt(i: int, job: Job) -> tuple[int, core.Record | str]:
-    torch.set_num_threads(1)
+def _outcomes(
+    todo: Sequence[Job], parent: int | None
+) -> Iterator[tuple[Job, core.Record | str]]:
+    """Each job with its record or its error, as they come.
+
+    A process that dies takes all others of its pool along. The runs they had go on
+    after the rest, one at a time: that spares memory, and shows which one kills.
+    """
+    attempt, left = joblib.delayed(_attempt), dict(enumerate(todo))
+    parallel = joblib.Parallel(
+        return_as="generator_unordered", batch_size=1, pre_dispatch="all"
+    )
     try:
-        return i, run_job(job)
-    except Exception as error:  # one bad run must not end the others
-        return i, f"{type(error).__name__}: {error}"
+        calls = (attempt(i, job, parent) for i, job in enumerate(todo))
+        for i, outcome in parallel(calls):
+            yield left.pop(i), outcome
+    except BrokenProcessPool:
+        pass
+    unfinished = list(left.values())
+    if len(todo) == 1:
+        yield from ((job, "its process died (out of memory?)") for job in unfinished)
+    elif unfinished:
+        running = joblib.effective_n_jobs(None)  # the first ones: they start in order
+        yield from _outcomes(unfinished[running:], parent)
+        for job in unfinished[:running]:
+            yield from _outcomes([job], parent)
+
+
+_ONE_RUN = threading.Lock()  # torch's generator belongs to the whole process
+
+
+def _attempt(i: int, job: Job, parent: int | None) -> tuple[int, core.Record | str]:
+    _end_with(parent)
+    with _ONE_RUN:  # a Dask worker may have several threads
+        torch.set_num_threads(1)
+        try:
+            return i, run_job(job, patience=10)  # a killed sweep's worker still ends
+        except Exception as error:  # one bad run must not end the others
+            return i, f"{type(error).__name__}: {error}"
+
+
+@cache
+def _end_with(parent: int | None) -> None:
+    """A worker whose sweep was killed must not go on and keep its run locked."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    if os.getppid() == parent:
+        threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager
 def _backend(workers: int, dask: str | None) -> Iterator[None]:
+    """Where joblib runs what is given to it."""
     if dask is None:
         with joblib.parallel_config("loky", n_jobs=workers):
             yield
-        return
+    else:
+        with _connected(dask) as client:
+            backend = _dask_backend()(client=client)
+            with joblib.parallel_config(backend, n_jobs=-1):
+                yield
+
+
+PATIENCE = 120  # seconds for a cluster to import this module and do nothing
+
+
+def _connected(address: str) -> Any:
+    """A client of a Dask cluster that has this module and a worker."""
     try:
         from distributed import Client
     except ImportError:
@@ -311,14 +396,44 @@ def _backend(workers: int, dask: str | None) -> Iterator[None]:
             " requirements-cluster.txt."
         ) from None
     try:
-        client = Client(dask, timeout="10s")
-    except OSError as error:
+        client = Client(address, timeout=PATIENCE)
+    except (OSError, ValueError) as error:
         raise core.RclCpbError(
-            f"no Dask scheduler answers at {dask} ({error}): start one, or leave --dask"
-            " out to use this machine."
+            f"no Dask scheduler answers at {address} ({error}): start one, or leave"
+            " --dask out to use this machine."
         ) from error
-    with client, joblib.parallel_config("dask", n_jobs=-1):
-        yield
+    try:
+        client.submit(_ready, pure=False).result(timeout=PATIENCE)
+    except Exception as error:
+        client.close()
+        raise core.RclCpbError(
+            f"the Dask cluster at {address} cannot run this ({error!r}): give it a"
+            " worker, and start scheduler and workers in the folder of rclcpb_runs.py."
+        ) from error
+    return client
+
+
+def _ready() -> None:
+    """What a cluster can run if it has this module and a worker."""
+
+
+def _dask_backend() -> Any:
+    """joblib's Dask backend; alone, it waits for ever for a run that Dask gave up."""
+    from joblib._dask import DaskDistributedBackend
+
+    class Backend(DaskDistributedBackend):
+        def submit(self, func: Any, callback: Any = None) -> Any:
+            ((_, (i, *_), _),) = func.items  # one call of _attempt
+            future = super().submit(func, callback)
+
+            def report(done: Any) -> None:
+                if error := done.exception():
+                    callback([(i, f"{type(error).__name__}: {error}")])
+
+            future.add_done_callback(report)
+            return future
+
+    return Backend
 
 
 # ------------------------------------------------------------------------------- tables
@@ -509,29 +624,19 @@ class Sweep:
     out: Path = Path("runs")
 
     def __call__(self, rest: list[str]) -> None:
-        values: dict[str, list[str]] = {}
-        for word in rest:
-            if word.startswith("--"):
-                name = word[2:].replace("-", "_")
-                values[name] = []
-            elif not values:
-                raise core.RclCpbError(f"not understood: {word}; see sweep --help.")
-            else:
-                values[name].append(word)
-        if not values or not all(values.values()):
-            raise core.RclCpbError(
-                "name a Config field and its values: --gamma 0.1 0.2"
-            )
+        if not self.workers or not self.seeds:
+            raise core.RclCpbError("give at least one of --workers and of --seeds.")
         config = core.preset(self.scenario, self.method)
         folder = self.out / "sweeps" / self.scenario
         base = Job(self.scenario, self.method, 0, config, folder, self.data_dir)
-        jobs = sweep_jobs(base, values, self.seeds)
+        jobs = list(dict.fromkeys(sweep_jobs(base, swept_values(rest), self.seeds)))
         failed = sweep(jobs, self.workers, self.dask)
         done: dict[str, list[core.Record]] = {}
         for job in jobs:
-            if job.path.exists():
-                label = job.path.stem.rsplit("-seed", 1)[0]
-                done.setdefault(label, []).append(load_record(job.path))
+            with suppress(core.RclCpbError):  # a record that `failed` says is another's
+                if (record := recorded(job)) is not None:
+                    label = job.path.stem.rsplit("-seed", 1)[0]
+                    done.setdefault(label, []).append(record)
         rows = [
             (r[0], label, *r[2:]) for label, rs in done.items() for r in [summary(rs)]
         ]
@@ -594,13 +699,30 @@ class Data:
             )
 
 
-def parse_config(rest: list[str], default: core.Config) -> core.Config:
+def parse_config(rest: list[str], default: core.Config, *options: Any) -> core.Config:
     """The Config fields on the command line, over a preset."""
     if not rest:
         return default
     return tyro.cli(
-        core.Config, args=rest, default=default, prog="rclcpb_core.py run SCENARIO"
-    )
+        core.Config, args=rest, default=default, prog="rclcpb_core.py run SCENARIO",
+        config=options,
+    )  # fmt: skip
+
+
+def swept_values(rest: list[str]) -> dict[str, list[str]]:
+    """`--gamma 0.1 0.2 --hidden 8` as {"gamma": ["0.1", "0.2"], "hidden": ["8"]}."""
+    values: dict[str, list[str]] = {}
+    for word in rest:
+        if word.startswith("--"):
+            name = word[2:].replace("-", "_")
+            values[name] = []
+        elif not values:
+            raise core.RclCpbError(f"not understood: {word}; see sweep --help.")
+        else:
+            values[name].append(word)
+    if not values or not all(values.values()):
+        raise core.RclCpbError("name a Config field and its values: --gamma 0.1 0.2")
+    return values
 
 
 def refuse(rest: list[str]) -> None:

@@ -1,0 +1,477 @@
+"""Sweeps: over the processes of this machine, and over a real Dask cluster on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import nbformat
+import numpy as np
+import psutil
+import pytest
+import tiny
+import torch
+from nbclient import NotebookClient
+from test_runs import SCRIPT, content, files, one_line, wait_for
+
+import rclcpb_core as core
+import rclcpb_runs as runs
+
+SMALL = ["--seeds", "0", "1", "--gamma", "0.05", "0.5", "--hidden", "4", "--epochs",
+         "60", "--coreset", "4", "--replay-steps", "5", "--batch-size", "16",
+         "--test-samples", "2"]  # fmt: skip
+ONE = ["--hidden", "4", "--epochs", "1", "--coreset", "4"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an MNIST of a few made-up images, which costs no time to load."""
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    x, y = tiny.images(range(10), 24, rng, size=28)
+    np.savez(folder / "mnist.npz", x_train=x, y_train=y, x_test=x[::3], y_test=y[::3])
+    return folder
+
+
+@pytest.fixture
+def sweep(data: Path) -> Callable[..., list[str]]:
+    """The words of a small sweep on that data."""
+    fixed = ["sweep", "ta-smnist", "--data-dir", str(data)]
+    return lambda *words: [*fixed, *words]
+
+
+@contextmanager
+def started(*command: str, cwd: Path, **environment: str) -> Iterator[Any]:
+    """A process in a group of its own, of which nothing is left in the end."""
+    process = subprocess.Popen(
+        [sys.executable, *command], cwd=cwd, env=os.environ | environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.poll() is None or process.returncode < 0:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def records(folder: Path) -> dict[str, Any]:
+    """What every record below a folder says, by file name."""
+    return {p.name: content(runs.load_record(p)) for p in folder.rglob("*.json")}
+
+
+def call(words: list[str]) -> int:
+    """The command within this process: its exit code."""
+    try:
+        runs.main(words)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+# ------------------------------------------------------------------------- which runs
+
+
+def jobs_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[runs.Job]:
+    """The jobs that a sweep command would run."""
+    seen: list[runs.Job] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "sweep", lambda jobs, *rest: seen.extend(jobs) or [])
+        assert call(["sweep", *words]) == 0
+    return seen
+
+
+def test_the_papers_two_studies(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds, preset = ["--seeds", *"01234"], core.preset("ta-smnist")
+    gammas = ["0.02", "0.05", "0.1", "0.2", "0.3", "0.5"]
+    jobs = jobs_of(monkeypatch, "ta-smnist", "--gamma", *gammas, *seeds)
+    assert [(job.config, job.seed) for job in jobs] == [
+        (dataclasses.replace(preset, gamma=float(g)), seed)
+        for g in gammas
+        for seed in range(5)
+    ]
+    assert jobs[-1].path == Path("runs/sweeps/ta-smnist/rcl-cpb,gamma=0.5-seed4.json")
+    sizes = [16, 32, 64, 128, 256]
+    jobs = jobs_of(monkeypatch, "ta-smnist", "--hidden", *map(str, sizes), *seeds)
+    assert [job.config.hidden for job in jobs[::5]] == [(n, n) for n in sizes]
+    assert len({job.path for job in jobs}) == 25
+
+
+def test_any_config_field_can_be_swept(monkeypatch: pytest.MonkeyPatch) -> None:
+    hints, base = get_type_hints(core.Config), core.preset("ta-smnist", "rcl-cpb-A")
+    for field in dataclasses.fields(core.Config):
+        value, choices = getattr(base, field.name), get_args(hints[field.name])
+        if isinstance(value, bool):
+            expected: list[Any] = [True, False]
+        elif isinstance(value, str):
+            expected = list(choices)
+        elif field.name in ("beta", "gamma"):
+            expected = [(0.5,), (0.25, 0.75)]  # one for all layers, or one for each
+        elif field.name == "hidden":
+            expected = [(7, 9), (8, 8, 8)]
+        else:
+            expected = [type(value)(2), type(value)(3)]
+        words = [
+            ",".join(map(str, v)) if isinstance(v, tuple) else str(v) for v in expected
+        ]
+        option = "--" + field.name.replace("_", "-")
+        jobs = jobs_of(
+            monkeypatch, "ta-smnist", "--method", "rcl-cpb-A", option, *words
+        )
+        assert [getattr(job.config, field.name) for job in jobs] == expected
+        assert len({job.path for job in jobs}) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "name a Config field and its values"),
+        ("--gamma", "name a Config field and its values"),
+        ("0.1 0.2", "not understood: 0.1"),
+        ("--gamma 0.1 --workers 0", "--workers"),
+        ("--gamma 0.1 --seeds", "--seeds"),
+        ("--gamma 0.1 --dask nowhere:x", "no Dask scheduler answers at nowhere:x"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    words: str, message: str, sweep: Any, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert call(sweep(*words.split())) == 2
+    err = capsys.readouterr().err
+    assert message in err and one_line(err) and not files(tmp_path)
+
+
+# ------------------------------------------------------------ processes of this machine
+
+
+@pytest.fixture(scope="module")
+def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The records of the small sweep, each run alone and in this process."""
+    out = tmp_path_factory.mktemp("alone")
+    torch.set_num_threads(2)  # a sweep gives each run one nevertheless
+    words = ["sweep", "ta-smnist", "--data-dir", str(data), *SMALL, "--workers", "1"]
+    assert call([*words, "--out", str(out)]) == 0
+    found = records(out)
+    assert len(found) == 4 and len({str(r["accuracy"]) for r in found.values()}) > 1
+    assert {r["threads"] for r in found.values()} == {1}
+    return found
+
+
+def test_a_sweep_gives_the_same_records_with_any_number_of_workers(
+    sweep: Any, alone: dict[str, Any], tmp_path: Path
+) -> None:
+    """The real command; one bar over all runs, and a row of the table a setting."""
+    words = sweep(*SMALL, "--workers", "2", "--out", ".")
+    with started(str(SCRIPT), *words, cwd=tmp_path) as process:
+        out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
+    assert records(tmp_path) == alone
+    assert "4/4" in err and "epoch" not in err and "Traceback" not in err
+    rows = [line.split() for line in out.splitlines() if " recorded " in line]
+    assert [(row[1].split(",")[1], row[-1]) for row in rows] == [
+        ("gamma=0.05", "2"),
+        ("gamma=0.5", "2"),
+    ]
+
+
+def test_a_finished_run_is_never_done_again(
+    sweep: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    words = sweep(*ONE, "--out", str(tmp_path), "--workers", "1")
+    assert call([*words, "--seeds", "0", "0"]) == 0  # named twice, run once
+    before, ran, run_job = files(tmp_path), [], runs.run_job
+    assert len(before) == 1
+    monkeypatch.setattr(
+        runs, "run_job", lambda job, **how: ran.append(job.seed) or run_job(job, **how)
+    )
+    assert call([*words, "--seeds", "0", "1", "0"]) == 0
+    assert ran == [1] and before.items() < files(tmp_path).items()
+    assert capsys.readouterr().out.splitlines()[-1].endswith(" 2")  # seeds
+
+
+def test_a_failed_run_is_named_and_the_rest_go_on(
+    sweep: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = sweep(*ONE, "--lr-mu", "0.01", "1e30", "0.02", "--out", str(tmp_path))
+    assert call([*words, "--workers", "1"]) == 2
+    out, err = capsys.readouterr()
+    assert "error: 1 of 3 runs failed: rcl-cpb," in err and one_line(err)
+    assert "lr_mu=1e30-seed0.json: RclCpbError: task 0, train" in err
+    assert "not finite" in err and "3/3" in err
+    assert out.count(" recorded ") == 2
+    found = records(tmp_path).values()
+    assert sorted(r["config"]["lr_mu"] for r in found) == [0.01, 0.02]
+
+
+def test_a_record_of_other_settings_is_named_and_not_in_the_table(
+    sweep: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = sweep(*ONE, "--out", str(tmp_path), "--workers", "1", "--seeds")
+    assert call([*words, "0", "1"]) == 0
+    path = next(tmp_path.rglob("*-seed0.json"))
+    record = runs.load_record(path)
+    record.config["gamma"] = [0.7]
+    runs.save_record(record, path)
+    before = files(tmp_path)
+    capsys.readouterr()
+    assert call([*words, "0", "1"]) == 2
+    out, err = capsys.readouterr()
+    assert f"1 of 2 runs failed: {path} holds a run with other settings (gamma)" in err
+    assert one_line(err) and files(tmp_path) == before
+    assert out.splitlines()[-1].endswith(" 1")  # seed
+
+
+def test_two_runs_never_share_a_file(tmp_path: Path) -> None:
+    config = core.Config(hidden=(4, 4))
+    job = runs.Job("ta-smnist", "rcl-cpb", 0, config, tmp_path / "a.json")
+    with pytest.raises(core.RclCpbError, match="give each its own path"):
+        runs.sweep([job, job, job._replace(seed=1)])
+    assert not files(tmp_path)
+
+
+NOTEBOOK = """
+import sys
+from pathlib import Path
+
+sys.path.insert(0, {folder!r})
+import rclcpb_core as core
+import rclcpb_runs as runs
+
+config = core.Config(hidden=(4, 4), epochs=1, coreset=4)
+base = runs.Job("ta-smnist", "rcl-cpb", 0, config, Path("found"), {data!r})
+jobs = runs.sweep_jobs(base, {{"gamma": [0.1, "0.2,0.3"], "decay": [True]}}, range(2))
+jobs.append(base._replace(path=Path("mine.json")))
+assert runs.sweep(jobs) == []
+"""
+
+
+def test_a_sweep_from_a_notebook(data: Path, tmp_path: Path) -> None:
+    """In a real kernel, over all cores."""
+    code = NOTEBOOK.format(folder=str(SCRIPT.parent), data=str(data))
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    resources = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=600, resources=resources).execute()
+    found = records(tmp_path)
+    name = "rcl-cpb,gamma={},decay=True-seed{}.json"
+    assert found.keys() == {"mine.json"} | {
+        name.format(gamma, seed) for gamma in ("0.1", "0.2,0.3") for seed in (0, 1)
+    }
+    assert found[name.format("0.2,0.3", 1)]["config"]["gamma"] == [0.2, 0.3]
+    said = "".join(o.get("text", "") for o in notebook.cells[0].outputs)
+    assert "5/5" in said
+
+
+# ------------------------------------------------------------------- stops of all kinds
+
+
+def half_way(folder: Path) -> bool:
+    """A run has saved its first task, and some are not done."""
+    return any(folder.rglob("*.safetensors")) and len(records(folder)) < 4
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_the_same_command_goes_on_after_a_stop(
+    how: signal.Signals, sweep: Any, alone: dict[str, Any], tmp_path: Path
+) -> None:
+    """Ctrl-C, which a terminal sends to all its processes, or kill -9 of the sweep."""
+    words = sweep(*SMALL, "--out", str(tmp_path))
+    with started(str(SCRIPT), *words, "--workers", "2", cwd=tmp_path) as process:
+        wait_for(lambda: half_way(tmp_path), process)
+        if how == signal.SIGINT:
+            os.killpg(process.pid, how)
+            _, err = process.communicate(timeout=600)
+            assert process.returncode == 130, err
+            assert "stopped; the same command goes on from the last save." in err
+            assert "Traceback" not in err, err
+        else:
+            process.kill()
+            process.wait()
+        assert len(records(tmp_path)) < 4
+        assert call([*words, "--workers", "1"]) == 0
+    assert records(tmp_path) == alone
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_the_processes_of_a_killed_sweep_end_and_free_their_runs(
+    sweep: Any, tmp_path: Path
+) -> None:
+    """Not only when their runs are done, which may be hours later."""
+    words = sweep("--epochs", "1000000", "--gamma", "0.1", "0.2", "--workers", "2")
+    with started(str(SCRIPT), *words, cwd=tmp_path) as process:
+        wait_for(lambda: len(running_in(tmp_path, process.pid)) == 2, process)
+        workers = running_in(tmp_path, process.pid)
+        process.kill()
+        process.wait()
+        assert not psutil.wait_procs(workers, timeout=60)[1]
+
+
+def test_a_sweep_survives_a_killed_worker(
+    sweep: Any, alone: dict[str, Any], tmp_path: Path
+) -> None:
+    words = sweep(*SMALL, "--workers", "2", "--out", ".")
+    with started(str(SCRIPT), *words, cwd=tmp_path) as process:
+        wait_for(lambda: half_way(tmp_path), process)
+        running_in(tmp_path, process.pid)[0].kill()
+        assert len(records(tmp_path)) < 4
+        _, err = process.communicate(timeout=600)
+        assert process.returncode == 0, err
+    assert records(tmp_path) == alone
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_a_run_whose_process_always_dies_is_named_and_the_rest_go_on(
+    data: Path, tmp_path: Path
+) -> None:
+    """As one does that needs too much memory; it takes its neighbours along."""
+    config = core.Config(hidden=(4, 4), epochs=1, coreset=4)
+    job = runs.Job("ta-smnist", "rcl-cpb", 0, config, tmp_path, str(data))
+    jobs = [job._replace(seed=k, path=tmp_path / f"{k}.json") for k in range(5)]
+    bad: Any = Rebuilt(os._exit, 1)
+    jobs[1] = jobs[1]._replace(data_dir=bad)
+    assert runs.sweep(jobs, workers=2) == ["1.json: its process died (out of memory?)"]
+    assert records(tmp_path).keys() == {"0.json", "2.json", "3.json", "4.json"}
+
+
+class Rebuilt:
+    """What does something in the process that reads it."""
+
+    def __init__(self, action: Callable[..., Any], *words: Any) -> None:
+        self.action, self.words = action, words
+
+    def __reduce__(self) -> tuple:
+        return self.action, self.words
+
+
+def running_in(folder: Path, *parents: int) -> list[psutil.Process]:
+    """Those below these processes that hold the lock of a run in a folder."""
+    below = [p for parent in parents for p in psutil.Process(parent).children(True)]
+    below += [psutil.Process(parent) for parent in parents]
+    return [p for p in below if any(f.path.startswith(str(folder)) and
+            f.path.endswith(".lock") for f in p.open_files())]  # fmt: skip
+
+
+# -------------------------------------------------------------------------------- Dask
+
+
+@contextmanager
+def cluster(folder: Path, workers: int, **environment: str) -> Iterator[Any]:
+    """A scheduler and workers of two threads, as processes: its address, and they."""
+    common = ["--no-dashboard", "--host", "127.0.0.1"]
+    note = folder / "scheduler.json"
+    with ExitStack() as stack:
+        scheduler = stack.enter_context(
+            started("-m", "distributed.cli.dask_scheduler", "--port", "0", *common,
+                    "--scheduler-file", str(note), cwd=folder, **environment)
+        )  # fmt: skip
+        wait_for(lambda: note.exists() and "address" in note.read_text(), scheduler)
+        address = json.loads(note.read_text())["address"]
+        processes = [
+            stack.enter_context(
+                started("-m", "distributed.cli.dask_worker", address, "--no-nanny",
+                        "--nthreads", "2", *common, "--local-directory", str(folder),
+                        cwd=folder, **environment)
+            )
+            for _ in range(workers)
+        ]  # fmt: skip
+        yield address, processes
+
+
+@pytest.fixture(scope="module")
+def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Two workers in a folder of their own, as on another machine."""
+    folder = tmp_path_factory.mktemp("there")
+    with cluster(folder, 2, PYTHONPATH=str(SCRIPT.parent)) as (address, processes):
+        yield address, processes, folder
+
+
+def test_a_dask_cluster_gives_the_records_of_the_local_run(
+    sweep: Any, alone: dict[str, Any], dask: Any, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """They come back over the network; threads of a worker do not mix their noise."""
+    address, _, there = dask
+    monkeypatch.chdir(tmp_path)
+    assert call(sweep(*SMALL, "--dask", address)) == 0
+    assert records(tmp_path) == alone
+    assert not list(tmp_path.rglob("*.lock"))
+    assert len(list((there / "runs").rglob("*.lock"))) == 4
+
+
+def test_a_run_that_dask_gives_up_is_named_and_the_rest_go_on(
+    data: Path, dask: Any, tmp_path: Path
+) -> None:
+    """joblib alone would wait for it for ever."""
+    config = core.Config(hidden=(4, 4), epochs=1, coreset=4)
+    job = runs.Job("ta-smnist", "rcl-cpb", 0, config, tmp_path / "a.json", str(data))
+    bad: Any = Rebuilt(json.loads, "{")  # cannot be read there
+    jobs = [job._replace(data_dir=bad, path=tmp_path / "bad.json"), job]
+    (said,) = runs.sweep(jobs, dask=dask[0])
+    assert said.startswith("bad.json: ") and records(tmp_path).keys() == {"a.json"}
+
+
+def test_a_sweep_survives_a_dask_worker_killed_half_way(
+    sweep: Any, alone: dict[str, Any], dask: Any, tmp_path: Path
+) -> None:
+    """The other worker goes on from its checkpoint; must be the cluster's last test."""
+    address, (worker, other), _ = dask
+    done: list[int] = []
+
+    def kill() -> None:
+        wait_for(lambda: half_way(tmp_path) and running_in(tmp_path, worker.pid), other)
+        worker.kill()
+        done.append(len(records(tmp_path)))
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    assert call(sweep(*SMALL, "--dask", address, "--out", str(tmp_path))) == 0
+    killer.join()
+    assert done[0] < 4 and worker.wait() < 0 and other.poll() is None
+    assert records(tmp_path) == alone
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+@pytest.mark.parametrize("lacks", ["the module", "workers"])
+def test_a_cluster_that_lacks_something_is_refused(
+    lacks: str, sweep: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """And not waited for, as joblib would."""
+    path, out = "" if lacks == "the module" else str(SCRIPT.parent), tmp_path / "out"
+    with cluster(tmp_path, 0, PYTHONPATH=path) as (address, _):
+        if lacks == "workers":
+            monkeypatch.setattr(runs, "PATIENCE", 10)
+        assert call(sweep(*ONE, "--dask", address, "--out", str(out))) == 2
+    err = capsys.readouterr().err
+    assert f"the Dask cluster at {address} cannot run this" in err and one_line(err)
+    assert "start scheduler and workers in the folder" in err and not out.exists()
+
+
+def test_without_dask_installed_it_says_what_to_install(
+    sweep: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert call(sweep(*ONE, "--dask", "tcp://x:8786", "--out", str(tmp_path))) == 2
+    err = capsys.readouterr().err
+    assert "pip install -r requirements-cluster.txt" in err and one_line(err)
+
+
+def test_the_tests_install_what_a_cluster_needs() -> None:
+    cluster, dev = (
+        {line.partition("#")[0].strip() for line in path.read_text().splitlines()}
+        for path in (SCRIPT.with_name(f"requirements-{name}.txt")
+                     for name in ("cluster", "dev"))
+    )  # fmt: skip
+    assert {""} < cluster <= dev | {""}
