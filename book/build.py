@@ -513,11 +513,14 @@ def _api_fields(node: ast.ClassDef, lines: list[str]) -> Iterator[str]:
     for child in node.body:
         if not isinstance(child, ast.AnnAssign):
             continue
-        source = lines[child.lineno - 1 : child.end_lineno]
-        notes = [line.split("  # ", 1)[1] for line in source if "  # " in line]
+        end = child.end_lineno
+        while lines[end].lstrip().startswith("# "):  # a comment that goes on below
+            end += 1
+        source = lines[child.lineno - 1 : end]
+        notes = [line.split("# ", 1)[1] for line in source if " # " in line]
         name = f"{ast.unparse(child.target)}: {ast.unparse(child.annotation)}"
         default = f"`{ast.unparse(child.value)}`" if child.value else ""
-        cells = (f"`{name}`", default, "".join(notes))
+        cells = (f"`{name}`", default, " ".join(notes))
         yield "| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |"
 
 
