@@ -837,7 +837,7 @@ class Learner:
         for t, task in enumerate(self.scenario.tasks):
             if self.config.coreset >= len(task.y_train):
                 raise RclCpbError(
-                    f"coreset={self.config.coreset}, but task {t} ({task.name}) has"
+                    f"coreset={self.config.coreset}, but task {t + 1} ({task.name}) has"
                     f" only {len(task.y_train)} samples: choose a smaller coreset."
                 )
         permuted = any(task.permutation is not None for task in self.scenario.tasks)
@@ -1038,9 +1038,11 @@ class Learner:
                                   self.image_shape, stored, mixed).item()  # fmt: skip
             kl = flat.kl().item()
             if not math.isfinite(nll + kl):
+                unit = "epoch" if phase.name == "train" else "round"
                 raise RclCpbError(
-                    f"task {t}, {phase.name}, round {r}: the loss is not finite (NLL"
-                    f" {nll:.3g}, KL {kl:.3g}): lower lr_mu and lr_rho, or rho_init."
+                    f"task {t + 1}, {phase.name}, {unit} {r + 1}: the loss is not"
+                    f" finite (NLL {nll:.3g}, KL {kl:.3g}): lower lr_mu and lr_rho, or"
+                    " rho_init."
                 )
             if phase.name == "train":
                 self._progress(t, nll, kl)
@@ -1099,7 +1101,7 @@ class Learner:
             p = predict(net, x, self.head(j), self.config.test_samples).probabilities
         if not p.isfinite().all():
             raise RclCpbError(
-                f"task {j}, evaluation: a prediction is not finite: lower lr_mu and"
+                f"task {j + 1}, evaluation: a prediction is not finite: lower lr_mu and"
                 " lr_rho, or rho_init, or scale the images."
             )
         return score(p, y)

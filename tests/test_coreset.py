@@ -132,6 +132,6 @@ def test_other_seeds_store_other_samples() -> None:
 
 
 def test_a_coreset_larger_than_a_task_is_refused_before_training() -> None:
-    message = re.escape("coreset=500, but task 0 (task 0) has only 48 samples")
+    message = re.escape("coreset=500, but task 1 (task 0) has only 48 samples")
     with pytest.raises(core.RclCpbError, match=message):
         core.Learner(tiny.scenario(), tiny.config(coreset=500))

@@ -791,7 +791,7 @@ def test_killed_at_random_moments_a_run_ends_bit_for_bit_the_same(
     record = content(runs.run_job(whole))
     most = 0.3 * (time.monotonic() - began)
     rng, kills = random.Random(heads), 0
-    wanted = max(20, pytestconfig.getoption("--kills"))  # all cases together
+    wanted = pytestconfig.getoption("--kills")  # all cases together
     while kills * len(cases()) < wanted:
         kills += killed_after(rng.uniform(0, most), partial(runs.run_job, killed))
         killed.path.unlink(missing_ok=True)  # it was done: start over

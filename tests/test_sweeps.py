@@ -208,7 +208,7 @@ def test_a_failed_run_is_named_and_the_rest_go_on(
     assert call([*words, "--workers", "1"]) == 2
     out, err = capsys.readouterr()
     assert "error: 1 of 3 runs failed: rcl-cpb," in err and one_line(err)
-    assert "lr_mu=1e30-seed0.json: RclCpbError: task 0, train" in err
+    assert "lr_mu=1e30-seed0.json: RclCpbError: task 1, train, epoch 1" in err
     assert "not finite" in err and "3/3" in err
     assert out.count(" recorded ") == 2
     found = records(tmp_path).values()

@@ -279,7 +279,7 @@ def test_mixed_batches_hold_stored_images() -> None:
 @pytest.mark.parametrize("changes", [{"lr_mu": 1e30}, {"rho_init": 300.0}])
 def test_a_loss_that_is_not_finite_stops_with_task_and_cause(changes: dict) -> None:
     learner = core.Learner(tiny.scenario(), tiny.config(**changes))
-    with pytest.raises(core.RclCpbError, match=r"task 0, .*not finite.*lower lr_mu"):
+    with pytest.raises(core.RclCpbError, match=r"^task 1, .*not finite.*lower lr_mu"):
         next(iter(learner))
 
 
