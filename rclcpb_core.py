@@ -215,7 +215,7 @@ PRESETS["pmnist-shared"] = replace(PRESETS["pmnist"], replay_kl=0.0, replay_step
 # What rcl-cpb-plus changes in a scenario: ours, recorded and tabled apart.
 _PLUS = {"sampling": "local", "new_into_old": "zero", "coreset_choice": "medoids"}
 PLUS: dict[str, dict[str, Any]] = {
-    "pmnist": _PLUS | {"gamma": (0.22,), "kl_weight": 0.3, "replay_mix": 32},
+    "pmnist": _PLUS | {"gamma": (0.17,), "kl_weight": 0.3, "replay_mix": 32},
     "pmnist-shared": _PLUS | {"gamma": (0.25,), "replay_mix": 64},
     "mh-smnist": _PLUS | {"hidden": (44, 44), "gamma": (0.3,), "augment": "shift",
                           "distort": "elastic", "epochs": 30, "kl_weight": 0.3,
