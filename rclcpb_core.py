@@ -194,8 +194,8 @@ class Config:
 # The paper's beta, gamma, first sizes and coreset sizes; the rest is ours.
 _DIGITS = Config(lr_mu=3e-3, lr_rho=3e-3, decay=True)
 _COLOUR = Config(
-    mu_init="fan-in", rho_init=-8.0, kl_weight=0.1, new_into_old="zero", epochs=20,
-    batch_size=128, augment="crop-flip", distort="crop-flip",
+    mu_init="fan-in", rho_init=-8.0, kl_weight=0.1, epochs=20, batch_size=128,
+    decay=True, augment="crop-flip", distort="crop-flip",
 )  # fmt: skip
 PRESETS: dict[str, Config] = {
     "pmnist": replace(_DIGITS, hidden=(32, 32), beta=(1e-5,), gamma=(0.3,), coreset=200,
@@ -204,7 +204,8 @@ PRESETS: dict[str, Config] = {
                          coreset=40, epochs=20, replay_kl=1.0),
     "ta-smnist": replace(_DIGITS, beta=(10**-2.5,), gamma=(0.1,), coreset=20, epochs=4,
                          batch_size=32, replay_steps=200, replay_kl=0.01),
-    "mh-cifar100": replace(_COLOUR, beta=(1e-4,), gamma=(0.15,), coreset=256),
+    "mh-cifar100": replace(_COLOUR, beta=(1e-4,), gamma=(0.15,), coreset=256,
+                           replay_views=4),
     "ta-cifar100": replace(_COLOUR, hidden=(256, 256), beta=(1e-2,), gamma=(0.15,),
                            coreset=256),
     "mnist-svhn-cifar10": replace(_COLOUR, hidden=(256, 256), beta=(1e-9,),
