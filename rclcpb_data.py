@@ -487,16 +487,16 @@ def _bent(images: Tensor, limit: Affine, u: Tensor, mirror: Tensor,
     grid = F.affine_grid(theta, [n, 1, height, width], align_corners=False)
     if limit.bend:
         field = limit.bend * torch.randn(n, 2, 4, 4, device=images.device)
-        down, across = _bicubic(height).to(field), _bicubic(width).to(field)
+        down, across = (_bicubic(size, field.device) for size in (height, width))
         field = down @ field @ across.t()  # (n, 2, H, W): interpolate, but faster
         grid = torch.addcmul(grid, field.permute(0, 2, 3, 1), steps)
     return F.grid_sample(images, grid, align_corners=False)
 
 
 @cache
-def _bicubic(size: int) -> Tensor:
+def _bicubic(size: int, device: torch.device) -> Tensor:
     """(size, 4): the bicubic curve through four points, at so many places."""
-    points = torch.eye(4)[None, :, :, None]
+    points = torch.eye(4, device=device)[None, :, :, None]
     curve = F.interpolate(points, (size, 1), mode="bicubic", align_corners=True)
     return curve[0, :, :, 0].t()
 
