@@ -418,28 +418,51 @@ SCENARIO_NAMES = {
 }
 
 
-def results_table() -> str:
-    """The result table at a glance: recorded runs beside the paper's numbers."""
+# In the table at a glance; a + row only where it is recorded.
+METHOD_NAMES = {"rcl-cpb": "RCL\u2011CPB", "vcl": "VCL",
+                "rcl-cpb-plus": "RCL\u2011CPB+", "vcl-plus": "VCL+",
+                "coreset-only": "stored images alone+"}  # fmt: skip
+
+
+def results_table(missing: bool = True) -> str:
+    """The result table at a glance: recorded runs beside the paper's numbers.
+
+    `missing` says of scenarios without records that they have none.
+    """
     sys.path.insert(0, str(ROOT))
     import rclcpb_runs as runs
 
     results = Path(os.environ.get("RCLCPB_RESULTS") or runs.RESULTS)
     lines = ["| scenario | method | recorded here, % | sizes | seeds |"
              " paper's number, % | paper's sizes |", "|---" * 7 + "|"]  # fmt: skip
-    for scenario, name in SCENARIO_NAMES.items():
-        for method, shown in (("rcl-cpb", "RCL\u2011CPB"), ("vcl", "VCL")):
+    for scenario, title in SCENARIO_NAMES.items():
+        for method, shown in METHOD_NAMES.items():
             paper = [p for p in runs.PAPER.get(scenario, [])
                      if p.method.split(",")[0] == method]  # fmt: skip
             records = runs.load_records(results, scenario, method)
-            row = _result_row(runs, records, paper)
-            title = name if method == "rcl-cpb" else ""
-            lines.append("| " + " | ".join([title, shown, *row]) + " |")
+            if records or (missing and method in ("rcl-cpb", "vcl")):
+                row = _result_row(runs, records, paper)
+                lines.append("| " + " | ".join([title, shown, *row]) + " |")
+                title = ""
     return "\n".join(lines) + "\n"
+
+
+README_TABLE = re.compile(r"(?<=<!-- results -->\n)(.*?)(?=<!-- end -->)", re.DOTALL)
+
+
+def renew_readme() -> None:
+    """The README's table and figure from the records."""
+    path = ROOT / "README.md"
+    table, text = results_table(missing=False), path.read_text("utf-8")
+    path.write_text(README_TABLE.sub(table, text), "utf-8")
+    import figures  # which finds the core where results_table() has put it
+
+    figures.draw_result()
 
 
 def _result_row(runs: Any, records: list[Any], paper: list[Any]) -> list[str]:
     """Accuracy, sizes and seeds of the records; accuracy and sizes of the paper."""
-    ours, theirs = ["*not recorded yet*", "", ""], ["not in the paper", ""]
+    ours, theirs = ["*not recorded yet*", "", ""], ["", ""]
     if records:
         row = runs.summary(records)
         ours = [row[3], row[5].strip("[]"), row[10]]
@@ -644,6 +667,7 @@ def build(options: argparse.Namespace) -> list[str]:
         failed = {line.split(":")[0] for line in bad if "a cell failed" in line}
         if options.store:
             store(executed, [name for name in names if name not in failed])
+            renew_readme()
         bad += stage(folder / "src", None if options.no_execute else executed, names)
         bad += build_html(folder / "src", out, clean=not options.chapter)
         if not options.no_execute:
@@ -661,7 +685,8 @@ def parse() -> argparse.Namespace:
     add("--chapter", metavar="NAME", help="execute only this one, e.g. 04_pruning")
     add("--no-execute", action="store_true", help="build from the committed outputs")
     add("--force", action="store_true", help="execute what has not changed, too")
-    add("--store", action="store_true", help="write outputs into the notebooks")
+    add("--store", action="store_true",
+        help="write outputs into the notebooks, records into the README")
     add(
         "--out", type=Path, default=BOOK, help="parent folder of _build (default: book)"
     )

@@ -32,6 +32,12 @@ CHAPTERS = build.notebooks()
 # ------------------------------------------------------------------- chapters as files
 
 
+def test_the_readme_has_the_recorded_results() -> None:
+    (table,) = build.README_TABLE.findall((build.ROOT / "README.md").read_text("utf-8"))
+    assert table == build.results_table(missing=False)  # else: book/build.py --store
+    assert "RCL" in table
+
+
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_a_chapter_keeps_to_the_rules(name: str) -> None:
     """Set-up cell, headings, alt text, size, no machine's paths: build.complaints."""
