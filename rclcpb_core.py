@@ -545,7 +545,8 @@ def prune(net: ProgressiveBNN, config: Config) -> list[Tensor]:
     return deltas
 
 
-MEANS_FROM = 2048  # images of a task from which Eq. 5's means are taken
+# images of a task from which Eq. 5's means are taken; with convolutions they cost more
+MEANS_FROM, MEANS_FROM_TRUNK = 2048, 1024
 
 
 @torch.no_grad()
@@ -554,7 +555,8 @@ def class_means(
 ) -> list[Tensor]:
     """phi of Eq. 5: mean activation (classes, neurons) of every hidden layer."""
     sums = [torch.zeros(classes, n, device=x.device) for n in net.sizes()]
-    for xs, ys in zip(x.split(2048), y.split(2048), strict=True):
+    chunk = 256 if net.trunk else 2048  # what fits the cache is twice as fast
+    for xs, ys in zip(x.split(chunk), y.split(chunk), strict=True):
         for total, activation in zip(sums, net.activations(xs), strict=True):
             total.index_add_(0, ys, activation)
     counts = torch.zeros(classes, device=x.device).index_add_(
@@ -944,11 +946,12 @@ class Learner:
     def task_means(self, t: int, data: Samples) -> list[Tensor]:
         """Mean activations for the classes that Eq. 5 compares at task t.
 
-        Of a large task, `MEANS_FROM` images drawn at random: a mean needs no more.
+        Of a large task, some images drawn at random: a mean needs no more.
         """
         x, y = data.x, data.y
-        if len(y) > MEANS_FROM:
-            chosen = torch.randperm(len(y), device=self.device)[:MEANS_FROM]
+        enough = MEANS_FROM_TRUNK if self.net.trunk else MEANS_FROM
+        if len(y) > enough:
+            chosen = torch.randperm(len(y), device=self.device)[:enough]
             x, y = rows(x, chosen), y.index_select(0, chosen)
         if self.config.distance_classes == "seen" and self.scenario.heads == "single":
             old = self.coreset[:t]
