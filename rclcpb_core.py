@@ -121,6 +121,7 @@ class Config:
     decay: bool = False  # both rates fall linearly towards 0 within each fit
     kl_weight: float = 1.0  # 1 is Eq. 8; smaller tempers the posterior
     replay_steps: int = 100
+    replay_epochs: int = 0  # n: so many passes over what is stored, in place of steps
     replay_batch: int = 256
     replay_lr: float = 1e-3
     replay_kl: float = 0.0
@@ -134,6 +135,7 @@ class Config:
         "none"  # training images
     )
     test_samples: int = 10  # Monte Carlo samples a prediction
+    test_mirror: bool = False  # every other one of them sees colour images mirrored
 
     def __post_init__(self) -> None:
         for name in ("hidden", "beta", "gamma"):  # a lone number stands for every layer
@@ -162,8 +164,8 @@ class Config:
         for name in positive:
             if not 0 < getattr(self, name) < math.inf:
                 raise RclCpbError(f"{name}={getattr(self, name)}: must be above 0.")
-        for name in ("coreset", "replay_steps", "replay_views", "replay_mix",
-                     "kl_weight", "replay_kl"):  # fmt: skip
+        for name in ("coreset", "replay_steps", "replay_epochs", "replay_views",
+                     "replay_mix", "kl_weight", "replay_kl"):  # fmt: skip
             if not 0 <= getattr(self, name) < math.inf:
                 raise RclCpbError(f"{name}={getattr(self, name)}: must be 0 or more.")
         if (self.replay_mix or self.coreset_only) and not self.coreset:
@@ -194,7 +196,7 @@ class Config:
 # The paper's beta, gamma, first sizes and coreset sizes; the rest is ours.
 _DIGITS = Config(lr_mu=3e-3, lr_rho=3e-3, decay=True)
 _COLOUR = Config(
-    mu_init="fan-in", rho_init=-8.0, kl_weight=0.1, epochs=20, batch_size=128,
+    mu_init="fan-in", rho_init=-8.0, kl_weight=0.1, epochs=20, batch_size=32,
     decay=True, augment="crop-flip", distort="crop-flip",
 )  # fmt: skip
 PRESETS: dict[str, Config] = {
@@ -205,11 +207,12 @@ PRESETS: dict[str, Config] = {
     "ta-smnist": replace(_DIGITS, beta=(10**-2.5,), gamma=(0.1,), coreset=20, epochs=4,
                          batch_size=32, replay_steps=200, replay_kl=0.01),
     "mh-cifar100": replace(_COLOUR, beta=(1e-4,), gamma=(0.15,), coreset=256,
-                           replay_views=4),
+                           replay_epochs=25, replay_batch=64, replay_kl=0.03),
     "ta-cifar100": replace(_COLOUR, hidden=(256, 256), beta=(1e-2,), gamma=(0.15,),
                            coreset=256),
     "mnist-svhn-cifar10": replace(_COLOUR, hidden=(256, 256), beta=(1e-9,),
-                                  gamma=(0.08,), coreset=512),
+                                  gamma=(0.08,), coreset=512, epochs=4, kl_weight=1.0,
+                                  replay_steps=300, replay_kl=0.1),
 }  # fmt: skip
 PRESETS["pmnist-shared"] = replace(PRESETS["pmnist"], replay_kl=0.0, replay_steps=200)
 
@@ -253,7 +256,8 @@ def preset(scenario: str, method: str = "rcl-cpb") -> Config:
         config = replace(config, epochs=3 * config.epochs, batch_size=batch)
     config = replace(config, **METHODS[method])
     if config.coreset_only:  # a fresh network a task needs more steps to get there
-        config = replace(config, replay_steps=3 * config.replay_steps)
+        config = replace(config, replay_steps=3 * config.replay_steps,
+                         replay_epochs=3 * config.replay_epochs)  # fmt: skip
     return config
 
 
@@ -513,10 +517,12 @@ class Prediction(NamedTuple):
 
 
 @torch.no_grad()
-def predict(
-    net: ProgressiveBNN, x: Tensor, head: int = 0, samples: int = 10
-) -> Prediction:
-    """Class probabilities from M weight samples, in chunks that bound the memory."""
+def predict(net: ProgressiveBNN, x: Tensor, head: int = 0, samples: int = 10,
+            mirror: bool = False) -> Prediction:  # fmt: skip
+    """Class probabilities from M weight samples, in chunks that bound the memory.
+
+    With `mirror`, half of the samples (of two or more) see the images mirrored.
+    """
     widest = max(
         samples * net.heads[head].shape[0],
         *net.sizes(),
@@ -524,7 +530,14 @@ def predict(
     )
     parts = []
     for piece in x.split(max(1, CHUNK // widest)):
-        log_p = net.logits(piece, head, samples).mT.log_softmax(1)  # (M, classes, B)
+        if mirror:
+            half = samples // 2
+            seen = [net.logits(piece, head, samples - half),
+                    net.logits(piece.flip(-1), head, half)]  # fmt: skip
+            logits = torch.cat([part.mT for part in seen])
+        else:
+            logits = net.logits(piece, head, samples).mT
+        log_p = logits.log_softmax(1)  # (M, classes, B)
         p = log_p.exp()
         mean = p.mean(0)
         total = torch.special.entr(mean).sum(0)
@@ -699,9 +712,11 @@ class Phase(NamedTuple):
 
     @staticmethod
     def replaying(config: Config, samples: int, name: str = "replay") -> Phase:
-        """Eq. 8 over stored samples: rounds of at most 100 steps."""
+        """Eq. 8 over stored samples: rounds of at most 100 steps, or epochs."""
         whole, rest = divmod(config.replay_steps, 100)
         rounds = [100] * whole + ([rest] if rest else [])
+        if config.replay_epochs:
+            rounds = [math.ceil(samples / config.replay_batch)] * config.replay_epochs
         ratio = config.lr_rho / config.lr_mu
         return Phase(name, rounds, config.replay_batch, config.replay_lr,
                      config.replay_lr * ratio, config.replay_kl / max(samples, 1),
@@ -716,12 +731,14 @@ def rows(x: Tensor, index: Tensor) -> Tensor:
 
 
 class Samples(NamedTuple):
-    """Inputs, their columns in a head, which head, and how pixels are shuffled."""
+    """Inputs, their columns in a head, which head, how pixels are shuffled, and whether
+    a mirrored image keeps its class."""
 
     x: Tensor
     y: Tensor
     head: int = 0
     pixels: Tensor | None = None
+    mirror: bool = True
 
     def take(self, index: Tensor, shape: Shape, kind: str) -> Samples:
         """A batch, its images distorted (in their order before any shuffle)."""
@@ -729,9 +746,9 @@ class Samples(NamedTuple):
         if kind == "none":
             return self._replace(x=x, y=y)
         if self.pixels is None:
-            return self._replace(x=distort(x, shape, kind), y=y)
-        x = distort(x[:, self.pixels.argsort()], shape, kind)[:, self.pixels]
-        return self._replace(x=x, y=y)
+            return self._replace(x=distort(x, shape, kind, self.mirror), y=y)
+        x = distort(x[:, self.pixels.argsort()], shape, kind, self.mirror)
+        return self._replace(x=x[:, self.pixels], y=y)
 
 
 def batches(
@@ -875,7 +892,7 @@ class Learner:
         y = self.scenario.targets(getattr(task, f"y_{split}"), t, self.device)
         shuffle = task.permutation
         pixels = None if shuffle is None else torch.from_numpy(shuffle).to(self.device)
-        return Samples(x, y, self.head(t), pixels)
+        return Samples(x, y, self.head(t), pixels, task.mirror)
 
     def split_task(self, t: int) -> tuple[Samples, Samples]:
         """D_t without CT_t, and CT_t: what is stored is not in the training data."""
@@ -992,8 +1009,8 @@ class Learner:
         """CT of the first tasks: one set a head."""
         if self.scenario.heads == "multi":
             return self.coreset[:tasks]
-        xs, ys, *_ = zip(*self.coreset[:tasks], strict=True)
-        return [Samples(torch.cat(xs), torch.cat(ys))]
+        xs, ys, _, _, mirrors = zip(*self.coreset[:tasks], strict=True)
+        return [Samples(torch.cat(xs), torch.cat(ys), mirror=all(mirrors))]
 
     def net_for(self, j: int, t: int) -> ProgressiveBNN:
         """The network that answers for task j: in multi-head, a copy fitted on CT_j."""
@@ -1100,15 +1117,16 @@ class Learner:
 
     def evaluate(self, j: int, net: ProgressiveBNN) -> tuple[float, float, float]:
         """Accuracy, NLL and calibration error on task j's test data."""
-        x, y, *_ = self.samples(j, "test")
+        data, config = self.samples(j, "test"), self.config
+        mirror = config.test_mirror and data.mirror and self.scenario.trunk
         with seeded(self.seed, len(self.stages), "evaluate", j):
-            p = predict(net, x, self.head(j), self.config.test_samples).probabilities
+            p = predict(net, data.x, data.head, config.test_samples, mirror)[0]
         if not p.isfinite().all():
             raise RclCpbError(
                 f"task {j + 1}, evaluation: a prediction is not finite: lower lr_mu and"
                 " lr_rho, or rho_init, or scale the images."
             )
-        return score(p, y)
+        return score(p, data.y)
 
 
 # ----------------------------------------------------------------------- metrics: Eq. 9

@@ -35,6 +35,7 @@ IMAGE_SETS = ("mnist5k", "mnist", "svhn", "cifar10", "cifar100")
 SHA256 = {  # of x_train, y_train, x_test, y_test, one after the other
     "mnist5k": "6f1dec24eae41a252e3fca6a88ec181b02f7b1216ac93dfe6f7b9ad531d0aaef",
     "mnist": "06b0d1f124c4e5fa796686ade41a9b778edacc8622f2195a352ef479ad44fc16",
+    "cifar10": "80387ddb9a0edf3fc4a964ee3770296169bb26a651050df20035579673099660",
     "cifar100": "84b86054909012b11f3c2443ad844f6353586312facc59cd4b8385c15ada0166",
 }
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -192,6 +193,7 @@ class Task:
     classes: tuple[int, ...]
     permutation: np.ndarray | None = None  # of the pixels, for permuted MNIST
     inputs: int = 0  # input size before padding (0: that of an image)
+    mirror: bool = True  # a mirrored image keeps its class, as a digit's does not
 
     def __post_init__(self) -> None:
         object.__setattr__(
@@ -315,22 +317,27 @@ def permuted_mnist(images: Images, tasks: int = 10, seed: int = 0,
     pixels = math.prod(images.x_train.shape[1:])
     classes = tuple(int(c) for c in np.unique(images.y_train))
     made = [
-        Task(f"permutation {t}", *images, classes, permutation=rng.permutation(pixels))
+        Task(f"permutation {t}", *images, classes, rng.permutation(pixels),
+             mirror=False)
         for t in range(tasks)
-    ]
+    ]  # fmt: skip
     return Scenario(name, tuple(made), heads)
 
 
-def _by_class(images: Images, name: str, classes: Sequence[int]) -> Task:
+def _by_class(
+    images: Images, name: str, classes: Sequence[int], mirror: bool
+) -> Task:
     train, test = np.isin(images.y_train, classes), np.isin(images.y_test, classes)
     return Task(name, images.x_train[train], images.y_train[train],
-                images.x_test[test], images.y_test[test], tuple(classes))  # fmt: skip
+                images.x_test[test], images.y_test[test], tuple(classes),
+                mirror=mirror)  # fmt: skip
 
 
 def split_mnist(images: Images, heads: Literal["multi", "single"] = "single",
                 name: str = "ta-smnist") -> Scenario:  # fmt: skip
     """0/1, 2/3, 4/5, 6/7, 8/9."""
-    tasks = [_by_class(images, f"{c}/{c + 1}", (c, c + 1)) for c in range(0, 10, 2)]
+    tasks = [_by_class(images, f"{c}/{c + 1}", (c, c + 1), False)
+             for c in range(0, 10, 2)]  # fmt: skip
     return Scenario(name, tuple(tasks), heads)
 
 
@@ -338,7 +345,7 @@ def split_cifar100(images: Images, heads: Literal["multi", "single"] = "multi",
                    seed: int = 0, name: str = "mh-cifar100") -> Scenario:  # fmt: skip
     """Twenty tasks of five classes, the order of the classes drawn from the seed."""
     order = np.random.default_rng(seed).permutation(100).tolist()
-    tasks = [_by_class(images, f"classes {k // 5}", order[k : k + 5])
+    tasks = [_by_class(images, f"classes {k // 5}", order[k : k + 5], True)
              for k in range(0, 100, 5)]  # fmt: skip
     return Scenario(name, tuple(tasks), heads, trunk=True, center=0.5, scale=0.25)
 
@@ -354,7 +361,10 @@ def mnist_svhn_cifar10(mnist: Images, svhn: Images, cifar10: Images,
         colour(mnist.x_train), mnist.y_train, colour(mnist.x_test), mnist.y_test
     )
     sets = {"MNIST": digits, "SVHN": svhn, "CIFAR-10": cifar10}
-    tasks = [Task(label, *images, tuple(range(10))) for label, images in sets.items()]
+    tasks = [
+        Task(label, *images, tuple(range(10)), mirror=label == "CIFAR-10")
+        for label, images in sets.items()
+    ]
     return Scenario(name, tuple(tasks), "multi", trunk=True, center=0.5, scale=0.25)
 
 
@@ -458,11 +468,15 @@ DISTORTIONS = {
 }
 
 
-def distort(x: Tensor, image_shape: tuple[int, int, int], kind: str) -> Tensor:
-    """Each image moved by its own random map; x keeps its shape and memory layout."""
+def distort(x: Tensor, image_shape: tuple[int, int, int], kind: str,
+            flip: bool = True) -> Tensor:  # fmt: skip
+    """Each image moved by its own random map; x keeps its shape and memory layout.
+
+    flip=False leaves out the mirroring that some kinds have.
+    """
     limit, images = DISTORTIONS[kind], x.reshape(len(x), *image_shape)
     u = 2 * torch.rand(6, len(x), device=x.device) - 1
-    mirror = u[5].sign() if limit.flip else torch.ones_like(u[5])
+    mirror = u[5].sign() if limit.flip and flip else torch.ones_like(u[5])
     move = u[3:5] * (limit.pixels + 0.5)
     if limit.degrees or limit.zoom or limit.shear or limit.bend:
         moved = _bent(images, limit, u, mirror, move)

@@ -353,6 +353,13 @@ def test_full_cifar100() -> None:
     assert np.bincount(images.y_test).tolist() == [100] * 100
 
 
+def test_full_sequence() -> None:
+    sets = [full_set(name) for name in ("mnist", "svhn", "cifar10")]
+    assert sets[2].sha256() == data.SHA256["cifar10"]
+    scenario = core.mnist_svhn_cifar10(*sets)
+    assert [len(task.y_train) for task in scenario.tasks] == [60000, 73257, 50000]
+
+
 # --------------------------------------------------------------------------- scenarios
 
 

@@ -507,9 +507,9 @@ def test_training_images_are_augmented_and_stored_ones_distorted(
         running.append("train" if phase.name == "train" else "stored")
         return fit(self, net, t, phase, *rest)
 
-    def spy_distort(x: Any, shape: Any, kind: str) -> Any:
+    def spy_distort(x: Any, shape: Any, kind: str, flip: bool) -> Any:
         kinds[running[-1]].add(kind)
-        return distort(x, shape, kind)
+        return distort(x, shape, kind, flip)
 
     monkeypatch.setattr(core.Learner, "fit", spy_fit)
     monkeypatch.setattr(core, "distort", spy_distort)
@@ -872,3 +872,36 @@ def test_cached_features_give_the_gradients_of_a_trunk_that_stays() -> None:
     got = torch.cat([flat.mu.grad, flat.rho.grad])
     torch.testing.assert_close(got, torch.cat(mine), atol=1e-6, rtol=1e-5)
     assert len(flat.mu) == sum(len(layer.mu) for layer in layers)
+
+
+def test_a_mirrored_prediction_is_the_mean_over_both_views() -> None:
+    """With weights that do not vary, half of the samples are of each view."""
+    net = tiny.network(tiny.config(rho_init=-60.0), trunk=True, spread=False)
+    x = tiny.inputs(net, 5)
+    straight, mirrored = (core.predict(net, v)[0] for v in (x, x.flip(-1)))
+    assert not torch.allclose(straight, mirrored, atol=1e-3)
+    both = core.predict(net, x, samples=4, mirror=True)[0]
+    torch.testing.assert_close(both, (straight + mirrored) / 2)
+    uneven = core.predict(net, x, samples=3, mirror=True)[0]
+    torch.testing.assert_close(uneven, (2 * straight + mirrored) / 3)
+    alone = core.predict(net, x, samples=1, mirror=True)[0]
+    torch.testing.assert_close(alone, straight)
+
+
+def test_only_images_that_may_be_mirrored_are_shown_mirrored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scenario = tiny.scenario(heads="multi", trunk=True)
+    first, *others = scenario.tasks
+    digits = replace(first, mirror=False)
+    scenario = replace(scenario, tasks=(digits, *others))
+    asked: list[tuple[int, bool]] = []
+    predict = core.predict
+
+    def watched(net: Any, x: Any, head: int, samples: int, mirror: bool) -> Any:
+        asked.append((head, mirror))
+        return predict(net, x, head, samples, mirror)
+
+    monkeypatch.setattr(core, "predict", watched)
+    core.learn(scenario, tiny.config(epochs=1, test_mirror=True, test_samples=2))
+    assert set(asked) == {(0, False), (1, True), (2, True)}

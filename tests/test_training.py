@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -172,6 +173,8 @@ def test_phases_carry_the_configs_numbers() -> None:
     assert sum(replay.rounds) == 250 and replay.batch == 9
     assert replay.lr_mu == 0.05 and replay.lr_rho == pytest.approx(0.25)
     assert replay.kl_weight == pytest.approx(2 / 12) and replay.augment == "affine"
+    passes = core.Phase.replaying(dataclasses.replace(config, replay_epochs=3), 19)
+    assert passes.rounds == [3] * 3 and passes.lr_mu == 0.05  # ceil(19 / 9) a pass
 
 
 def test_the_prior_pulls_the_posterior() -> None:
@@ -359,6 +362,21 @@ def test_crop_flip_mirrors_half_of_the_images() -> None:
         assert (straight is None) != (mirrored is None)
         flips += mirrored is not None
     assert 35 < flips < 85  # 60 expected, deviation 5.5
+
+
+def test_images_that_may_not_be_mirrored_are_moved_only() -> None:
+    """A mirrored digit is another sign; the moves are those it would have had."""
+    x = torch.rand(60, 3, 10, 10)
+    digits = core.Samples(x, torch.zeros(60, dtype=torch.long), mirror=False)
+    torch.manual_seed(0)
+    moved = digits.take(torch.arange(60), (3, 10, 10), "crop-flip").x
+    torch.manual_seed(0)
+    free = core.distort(x, (3, 10, 10), "crop-flip")
+    kept = 0
+    for image, result, other in zip(x, moved, free, strict=True):
+        assert find_shift(image, result, 4) is not None
+        kept += result.equal(other)
+    assert 10 < kept < 50
 
 
 @pytest.mark.parametrize("kind", sorted(core.DISTORTIONS))
