@@ -37,6 +37,38 @@ def load(name: str) -> ModuleType:
 # -------------------------------------------------------------------------- benchmarks
 
 
+@pytest.mark.parametrize("heads", ["multi", "single"])
+def test_the_search_has_the_last_row_of_a_whole_run(heads: str) -> None:
+    """It leaves out the fits before the last task, and nothing else."""
+    scenario, config = tiny.scenario(heads=heads), tiny.config()
+    whole = core.learn(scenario, config)
+    learner = load("regime").LastRow(scenario, config)
+    quick = core.learn(scenario, config, learner=learner)
+    assert quick.accuracy[-1] == whole.accuracy[-1]
+    assert quick.nll[-1] == whole.nll[-1]
+    assert (quick.nll[0] == whole.nll[0]) == (heads == "single")
+
+
+def test_other_fits_of_one_training_are_those_of_a_whole_run() -> None:
+    scenario, config = tiny.scenario(heads="multi"), tiny.config()
+    learner = load("regime").LastRow(scenario, config)
+    first = core.learn(scenario, config, learner=learner).accuracy[-1]
+    longer = core.dataclasses.replace(config, replay_steps=60, replay_kl=0.5)
+    for settings in (longer, config):
+        whole = core.learn(scenario, settings)
+        assert learner.again(settings) == whole.accuracy[-1]
+    assert learner.again(config) == first
+
+
+def test_a_variant_is_the_preset_with_other_values() -> None:
+    variant, preset = load("regime").variant, core.preset("ta-smnist")
+    assert variant("", preset) == preset
+    changed = variant("hidden=3,4 gamma=0.2 epochs=7 prune=False grow=False", preset)
+    assert changed == core.dataclasses.replace(
+        preset, hidden=(3, 4), gamma=(0.2,), epochs=7, prune=False, grow=False
+    )
+
+
 def test_quick_steps_print_and_write_their_ratios(tmp_path: Path) -> None:
     """45 seconds of CPU: wall time says more about what else the machine does."""
     resource = pytest.importorskip("resource")
