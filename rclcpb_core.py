@@ -135,7 +135,7 @@ class Config:
         "none"  # training images
     )
     test_samples: int = 10  # Monte Carlo samples a prediction
-    test_mirror: bool = False  # every other one of them sees colour images mirrored
+    test_mirror: bool = False  # half of them see colour images mirrored
 
     def __post_init__(self) -> None:
         for name in ("hidden", "beta", "gamma"):  # a lone number stands for every layer
