@@ -28,7 +28,7 @@ class LastRow(core.Learner):
     """A search reads the accuracies after the last task only: no fits before it."""
 
     def net_for(self, j: int, t: int) -> core.ProgressiveBNN:
-        last = t == len(self.scenario.tasks) - 1
+        last = t == len(self.scenario.tasks) - 1 or self.config.coreset_only
         return super().net_for(j, t) if last else self.net
 
     def again(self, config: core.Config) -> list[float]:

@@ -371,6 +371,18 @@ def test_coreset_only_learns_from_the_stored_samples_alone(heads: Any) -> None:
     assert np.mean(first.accuracy[-1]) > 0.4
 
 
+def test_with_a_head_a_task_coreset_only_fits_each_task_once() -> None:
+    """No later task touches that network: its scores stand, nothing is forgotten."""
+    config = tiny.config(coreset_only=True, prune=False, grow=False)
+    learner = core.Learner(tiny.scenario(heads="multi"), config)
+    fits = at_fits(learner)
+    assert [fit["phase"].name for fit in fits] == ["fit 0", "fit 1", "fit 2"]
+    for before, stage in pairwise(learner.stages):
+        for row in ("accuracy", "nll", "ece"):
+            assert getattr(stage, row)[:-1] == getattr(before, row)
+    assert core.forgetting([stage.accuracy for stage in learner.stages]) == 0
+
+
 # -------------------------------------------------------------------------- randomness
 
 

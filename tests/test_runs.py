@@ -443,6 +443,8 @@ def cases() -> list:
                      id="multi-local"),
         pytest.param("single", {"coreset_only": True, "prune": False, "grow": False},
                      id="coreset-only"),
+        pytest.param("multi", {"coreset_only": True, "prune": False, "grow": False},
+                     id="multi-coreset-only"),
     ]  # fmt: skip
 
 
