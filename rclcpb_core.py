@@ -210,7 +210,7 @@ PRESETS: dict[str, Config] = {
                            replay_epochs=25, replay_batch=64, replay_kl=0.03),
     "ta-cifar100": replace(_COLOUR, hidden=(256, 256), beta=(1e-2,), gamma=(0.15,),
                            coreset=256, epochs=10, distance_classes="seen",
-                           replay_epochs=10, replay_batch=64),
+                           replay_steps=600, replay_batch=64, replay_kl=0.003),
     "mnist-svhn-cifar10": replace(_COLOUR, hidden=(256, 256), beta=(1e-9,),
                                   gamma=(0.08,), coreset=512, epochs=4, kl_weight=1.0,
                                   replay_steps=300, replay_kl=0.1),
@@ -228,6 +228,10 @@ PLUS: dict[str, dict[str, Any]] = {
     "ta-smnist": _PLUS | {"hidden": (86, 86), "distort": "elastic", "epochs": 10,
                           "batch_size": 256, "lr_mu": 1e-3, "lr_rho": 1e-3,
                           "replay_steps": 1000, "replay_kl": 0.0},
+    "mh-cifar100": {"new_into_old": "zero", "epochs": 30, "test_mirror": True},
+    "ta-cifar100": {"new_into_old": "zero", "coreset_choice": "balanced",
+                    "hidden": (208, 208), "epochs": 6, "replay_steps": 800,
+                    "replay_kl": 0.1, "test_mirror": True},
 }  # fmt: skip
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -1031,7 +1035,8 @@ class Learner:
     def replay(self, net: ProgressiveBNN, t: int, name: str, data: Samples) -> None:
         """Fit stored samples from the posterior the network has, which is the prior."""
         config = self.config
-        net.posterior_becomes_prior()
+        if not config.coreset_only:  # a fresh network's prior is task 1's
+            net.posterior_becomes_prior()
         phase = Phase.replaying(config, len(data.y), name)
         if net.trunk and config.replay_views:
             with seeded(self.seed, t, name, "views"), torch.no_grad():

@@ -371,6 +371,15 @@ def test_coreset_only_learns_from_the_stored_samples_alone(heads: Any) -> None:
     assert np.mean(first.accuracy[-1]) > 0.4
 
 
+@pytest.mark.parametrize("heads", ["single", "multi"])
+def test_coreset_only_keeps_the_prior_of_task_1(heads: Any) -> None:
+    """A random start is no knowledge: a KL to it would only hold the control back."""
+    config = tiny.config(coreset_only=True, prune=False, grow=False, replay_kl=0.1)
+    for fit in at_fits(core.Learner(tiny.scenario(heads=heads), config)):
+        layer = fit["net"].hidden[0]
+        assert (layer.prior_mu == 0).all() and (layer.prior_rho == 0).all()
+
+
 def test_with_a_head_a_task_coreset_only_fits_each_task_once() -> None:
     """No later task touches that network: its scores stand, nothing is forgotten."""
     config = tiny.config(coreset_only=True, prune=False, grow=False)
