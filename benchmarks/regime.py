@@ -28,8 +28,9 @@ class LastRow(core.Learner):
     """A search reads the accuracies after the last task only: no fits before it."""
 
     def net_for(self, j: int, t: int) -> core.ProgressiveBNN:
-        last = t == len(self.scenario.tasks) - 1 or self.config.coreset_only
-        return super().net_for(j, t) if last else self.net
+        last = t == len(self.scenario.tasks) - 1
+        # the control's scores stand from the task they were made at
+        return super().net_for(j, t) if last or self.config.coreset_only else self.net
 
     def again(self, config: core.Config) -> list[float]:
         """The last row once more, with other settings of the fits before it."""
@@ -54,7 +55,8 @@ def last_row(name: str, config: core.Config, seed: int, method: str, tasks: int,
     default = core.Config()
     same = replace(config, **{field: getattr(default, field) for field in FITS})
     key = repr((name, tasks, seed, method, same))
-    if scenario.heads == "single" or key not in _trained:
+    alone = scenario.heads == "single" or config.coreset_only  # shares no training
+    if alone or key not in _trained:
         _trained.clear()
         learner = LastRow(scenario, config, seed)
         record = core.learn(scenario, config, seed, method, learner=learner)

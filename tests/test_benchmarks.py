@@ -60,6 +60,18 @@ def test_other_fits_of_one_training_are_those_of_a_whole_run() -> None:
     assert learner.again(config) == first
 
 
+def test_the_control_is_searched_as_it_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its variants share nothing, in whatever order they come."""
+    regime, scenario = load("regime"), tiny.scenario(heads="multi")
+    monkeypatch.setattr(core, "make_scenario", lambda *_: scenario)
+    monkeypatch.setattr(core, "holdout", lambda same: same)
+    config = tiny.config(coreset_only=True, prune=False, grow=False)
+    longer = core.dataclasses.replace(config, replay_steps=60)
+    for settings in (config, longer, config):
+        row = regime.last_row("tiny", settings, 0, "coreset-only", 0, None)
+        assert row["last"] == core.learn(scenario, settings).accuracy[-1]
+
+
 def test_a_variant_is_the_preset_with_other_values() -> None:
     variant, preset = load("regime").variant, core.preset("ta-smnist")
     assert variant("", preset) == preset
