@@ -147,9 +147,6 @@ class FlatPosterior:
         """Linear layer i under the drawn weights; its backward joins the tape."""
         mean, variance, out = self.pieces[i]
         noise = self.noise((len(x), len(mean[1]))) if self.local else None
-        if x.requires_grad:  # the trunk's output: autograd takes it from here
-            self.tape.append(x.backward)
-        x = x.detach()
         result, backward = drawn_linear(x, mean, variance, noise, out, first=i == 0)
         self.tape.append(backward)
         return result
@@ -157,8 +154,12 @@ class FlatPosterior:
     def _features(self, x: Tensor) -> Tensor:
         """The network's features(), in place, and pooled before the ReLU: a quarter."""
         for i, layer in enumerate(self.trunk):
-            x = F.relu_(F.max_pool2d(layer.operate(x, *self.pieces[i][0]), 2))
+            x = F.relu_(x) if i else x
+            x = F.max_pool2d(layer.operate(x, *self.pieces[i][0]), 2)
         x = x.flatten(1)
+        if self.trunk:  # for autograd; the ReLU is in the next layer's backward
+            self.tape.append(x.backward)
+            x = F.relu_(x.detach())
         for i in range(len(self.trunk), self.body):
             x = F.relu_(self._linear(i, x))
         return x
