@@ -113,6 +113,7 @@ class Config:
     reinit_head: bool = True  # paper: fresh output layer before task t
     restore_head: bool = True  # paper: old classes' rows come back after training
     replay: bool = True  # paper: fit the whole coreset (multi-head: at evaluation)
+    replay_newest: bool = True  # paper: multi-head, also for the task just learned
     # training: all ours, the paper gives none of it
     epochs: int = 10
     batch_size: int = 256
@@ -224,7 +225,8 @@ PLUS: dict[str, dict[str, Any]] = {
     "pmnist-shared": _PLUS | {"gamma": (0.25,), "replay_mix": 64},
     "mh-smnist": _PLUS | {"hidden": (44, 44), "gamma": (0.3,), "augment": "shift",
                           "distort": "elastic", "epochs": 30, "kl_weight": 0.3,
-                          "replay_mix": 64, "replay_kl": 0.1, "replay_steps": 200},
+                          "replay_mix": 64, "replay_kl": 0.1, "replay_steps": 200,
+                          "replay_newest": False, "test_samples": 20},
     "ta-smnist": _PLUS | {"hidden": (86, 86), "distort": "elastic", "epochs": 10,
                           "batch_size": 256, "lr_mu": 1e-3, "lr_rho": 1e-3,
                           "replay_steps": 1000, "replay_kl": 0.0},
@@ -232,6 +234,11 @@ PLUS: dict[str, dict[str, Any]] = {
     "ta-cifar100": {"new_into_old": "zero", "coreset_choice": "balanced",
                     "hidden": (208, 208), "epochs": 6, "replay_steps": 800,
                     "replay_kl": 0.1, "test_mirror": True},
+    "mnist-svhn-cifar10": {"new_into_old": "zero", "kl_weight": 0.1, "epochs": 8,
+                           "batch_size": 64, "lr_mu": 1.4e-3, "lr_rho": 1.4e-3,
+                           "distort": "affine", "replay_newest": False,
+                           "replay_steps": 1000, "replay_batch": 64, "replay_kl": 0.01,
+                           "test_mirror": True},
 }  # fmt: skip
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -1024,9 +1031,10 @@ class Learner:
 
     def net_for(self, j: int, t: int) -> ProgressiveBNN:
         """The network that answers for task j: in multi-head, a copy fitted on CT_j."""
-        if self.scenario.heads == "single" or not (
-            self.config.replay and self.config.coreset
-        ):
+        config = self.config
+        newest = j == t and not (config.replay_newest or config.coreset_only)
+        one = self.scenario.heads == "single"
+        if one or newest or not (config.replay and config.coreset):
             return self.net
         net = copy.deepcopy(self.net)
         self.replay(net, t, f"fit {j}", self.coreset[j])

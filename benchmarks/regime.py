@@ -40,8 +40,9 @@ class LastRow(core.Learner):
 
 
 # What a head a task needs at evaluation only: such variants share one training.
-FITS = ("replay", "replay_steps", "replay_epochs", "replay_batch", "replay_lr",
-        "replay_kl", "replay_views", "test_samples", "test_mirror")  # fmt: skip
+FITS = ("replay", "replay_newest", "replay_steps", "replay_epochs", "replay_batch",
+        "replay_lr", "replay_kl", "replay_views", "test_samples",
+        "test_mirror")  # fmt: skip
 _trained: dict[str, tuple[LastRow, list[int], float]] = {}
 
 

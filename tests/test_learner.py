@@ -392,6 +392,21 @@ def test_with_a_head_a_task_coreset_only_fits_each_task_once() -> None:
     assert core.forgetting([stage.accuracy for stage in learner.stages]) == 0
 
 
+def test_the_newest_task_may_be_answered_without_a_fit() -> None:
+    """Nothing touched it since: old tasks are fitted as ever, the control always."""
+    scenario, config = tiny.scenario(heads="multi"), tiny.config(replay_newest=False)
+    learner = core.Learner(scenario, config)
+    names = [fit["phase"].name for fit in at_fits(learner)]
+    assert names == ["train", "train", "fit 0", "train", "fit 0", "fit 1"]
+    assert learner.net_for(2, 2) is learner.net
+    usual = core.learn(scenario, tiny.config()).accuracy
+    for mine, row in zip(core.learn(scenario, config).accuracy, usual, strict=True):
+        assert mine[:-1] == row[:-1]
+    control = replace(config, coreset_only=True, prune=False, grow=False)
+    fits = at_fits(core.Learner(scenario, control))
+    assert [fit["phase"].name for fit in fits] == ["fit 0", "fit 1", "fit 2"]
+
+
 # -------------------------------------------------------------------------- randomness
 
 
