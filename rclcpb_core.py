@@ -70,7 +70,7 @@ from rclcpb_data import (  # noqa: F401 (the data side: a notebook needs one imp
     split_cifar100,
     split_mnist,
 )
-from rclcpb_fast import FlatPosterior
+from rclcpb_fast import FlatPosterior, keep_freed_memory
 
 __version__ = "0.1.0"
 CORE_SHA256 = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()  # as imported
@@ -572,6 +572,7 @@ def prune(net: ProgressiveBNN, config: Config) -> list[Tensor]:
 
 # images of a task from which Eq. 5's means are taken; with convolutions they cost more
 MEANS_FROM, MEANS_FROM_TRUNK = 2048, 1024
+MEANS_FROM_STORED = 1792  # and of the stored ones, if they count, too
 
 
 @torch.no_grad()
@@ -850,6 +851,7 @@ class Learner:
                  keep: Callable[[Learner], None] | None = None) -> None:  # fmt: skip
         self.scenario, self.config, self.seed = scenario, config, seed
         self.device, self.keep = torch.device(device), keep
+        keep_freed_memory()
         self.image_shape = scenario.image_shape()
         alone = self.device.type == "cpu" and torch.get_num_threads() == 1
         # a core's own time says what a run costs, whatever else the machine does
@@ -980,7 +982,8 @@ class Learner:
     def task_means(self, t: int, data: Samples) -> list[Tensor]:
         """Mean activations for the classes that Eq. 5 compares at task t.
 
-        Of a large task, some images drawn at random: a mean needs no more.
+        Of a large task, some images drawn at random, and of a large coreset, which was
+        drawn so, every so many: a mean needs no more.
         """
         x, y = data.x, data.y
         enough = MEANS_FROM_TRUNK if self.net.trunk else MEANS_FROM
@@ -989,8 +992,9 @@ class Learner:
             x, y = rows(x, chosen), y.index_select(0, chosen)
         if self.config.distance_classes == "seen" and self.scenario.heads == "single":
             old = self.coreset[:t]
-            x = torch.cat([x, *(s.x for s in old)])
-            y = torch.cat([y, *(s.y for s in old)])
+            every = max(1, math.ceil(sum(len(s.y) for s in old) / MEANS_FROM_STORED))
+            x = torch.cat([x, *(s.x[::every] for s in old)])
+            y = torch.cat([y, *(s.y[::every] for s in old)])
         labels, index = y.unique(return_inverse=True)
         return class_means(self.net, x, index, len(labels))
 

@@ -856,6 +856,32 @@ def test_a_large_task_s_means_come_from_some_of_its_images(
         assert a.shape == b.shape and not a.equal(b)
 
 
+@pytest.mark.parametrize("trunk", [False, True])
+@pytest.mark.parametrize(("limit", "every"), [(12, 1), (11, 2), (5, 3)])
+def test_means_over_all_classes_take_some_of_many_stored_images(
+    monkeypatch: pytest.MonkeyPatch, trunk: bool, limit: int, every: int
+) -> None:
+    """Eq. 5 over the whole output layer does not grow with the coreset for ever."""
+    config = tiny.config(distance_classes="seen", coreset_choice="balanced")
+    learner = core.Learner(tiny.scenario(trunk=trunk), config)
+    for t in range(3):
+        data, stored = learner.split_task(t)
+        learner.coreset.append(stored)
+    seen: list[tuple[torch.Tensor, int]] = []
+
+    def counted(_: object, x: torch.Tensor, y: torch.Tensor, classes: int) -> None:
+        seen.append((x, classes))
+
+    monkeypatch.setattr(core, "class_means", counted)
+    monkeypatch.setattr(core, "MEANS_FROM_STORED", limit)
+    learner.task_means(2, data)
+    ((x, classes),) = seen
+    old = torch.cat([s.x[::every] for s in learner.coreset[:2]])
+    assert classes == 6 and len(old) <= limit
+    assert x.equal(torch.cat([data.x, old]))
+    assert x.stride()[1:] == data.x.stride()[1:]  # channels last, as convolutions like
+
+
 @pytest.mark.parametrize("heads", ["single", "multi"])
 def test_replay_on_cached_features_leaves_the_convolutions(heads: str) -> None:
     scenario = tiny.scenario(heads=heads, trunk=True)

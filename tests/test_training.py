@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import platform
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -19,6 +23,28 @@ from torch import Tensor
 
 import rclcpb_core as core
 import rclcpb_data
+
+FAULTS = """
+import resource, sys, torch
+sys.path.insert(0, sys.argv[1])
+from rclcpb_fast import keep_freed_memory
+if sys.argv[2] == "kept":
+    keep_freed_memory()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for mib in range(1, 31):  # glibc by itself asks for new pages for each larger one
+    torch.ones(mib * 2**18)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's malloc only")
+def test_a_step_s_buffers_come_without_new_pages() -> None:
+    root = str(Path(core.__file__).parent)
+    faults = [int(subprocess.run([sys.executable, "-c", FAULTS, root, how], text=True,
+                                 capture_output=True, check=True).stdout)
+              for how in ("kept", "as ever")]  # fmt: skip
+    assert faults[0] < 60_000 < 100_000 < faults[1]  # a MiB is 256 pages
+
 
 # ------------------------------------------------------- gradients of Eq. 8, fast path
 
