@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import tiny
@@ -70,6 +71,28 @@ def test_the_control_is_searched_as_it_is_run(monkeypatch: pytest.MonkeyPatch) -
     for settings in (config, longer, config):
         row = regime.last_row("tiny", settings, 0, "coreset-only", 0, None)
         assert row["last"] == core.learn(scenario, settings).accuracy[-1]
+
+
+def test_seeds_of_the_search_share_each_its_own_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    regime, scenario = load("regime"), tiny.scenario(heads="multi")
+    monkeypatch.setattr(core, "make_scenario", lambda *_: scenario)
+    monkeypatch.setattr(core, "holdout", lambda same: same)
+    learn, trained = core.learn, []
+
+    def counted(*args: Any, **kind: Any) -> core.Record:
+        trained.append(args[2])
+        return learn(*args, **kind)
+
+    monkeypatch.setattr(core, "learn", counted)
+    config = tiny.config()
+    longer = core.dataclasses.replace(config, replay_steps=60)
+    for settings in (config, longer):
+        for seed in (0, 1):
+            row = regime.last_row("tiny", settings, seed, "rcl-cpb", 0, None)
+            assert row["last"] == learn(scenario, settings, seed).accuracy[-1]
+    assert trained == [0, 1]
 
 
 def test_a_variant_is_the_preset_with_other_values() -> None:
