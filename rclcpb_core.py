@@ -204,7 +204,8 @@ PRESETS: dict[str, Config] = {
     "pmnist": replace(_DIGITS, hidden=(32, 32), beta=(1e-5,), gamma=(0.3,), coreset=200,
                       replay_kl=0.1),
     "mh-smnist": replace(_DIGITS, hidden=(64, 64), beta=(1e-5,), gamma=(0.2,),
-                         coreset=40, epochs=20, replay_kl=1.0),
+                         coreset=40, epochs=20, replay_steps=50, replay_lr=3e-3,
+                         replay_kl=0.1),
     "ta-smnist": replace(_DIGITS, beta=(10**-2.5,), gamma=(0.1,), coreset=20, epochs=4,
                          batch_size=32, replay_steps=200, replay_kl=0.01),
     "mh-cifar100": replace(_COLOUR, beta=(1e-4,), gamma=(0.15,), coreset=256,
@@ -225,7 +226,7 @@ PLUS: dict[str, dict[str, Any]] = {
     "pmnist-shared": _PLUS | {"gamma": (0.25,), "replay_mix": 64},
     "mh-smnist": _PLUS | {"hidden": (44, 44), "gamma": (0.3,), "augment": "shift",
                           "distort": "elastic", "epochs": 30, "kl_weight": 0.3,
-                          "replay_mix": 64, "replay_kl": 0.1, "replay_steps": 200,
+                          "replay_mix": 64, "replay_steps": 200, "replay_lr": 1e-3,
                           "replay_newest": False, "test_samples": 20},
     "ta-smnist": _PLUS | {"hidden": (86, 86), "distort": "elastic", "epochs": 10,
                           "batch_size": 256, "lr_mu": 1e-3, "lr_rho": 1e-3,
@@ -862,10 +863,12 @@ class Learner:
         self._check()
         with seeded(seed, "network"):
             self.net = self.new_network(config.hidden)
-        total = config.epochs * len(scenario.tasks)
+        unit = "task" if config.coreset_only else "epoch"  # the control has no epochs
+        self.units = 1 if config.coreset_only else config.epochs  # a task
         self.bar = tqdm(
-            total=total, disable=not progress, unit="epoch", dynamic_ncols=True
-        )
+            total=self.units * len(scenario.tasks), disable=not progress, unit=unit,
+            dynamic_ncols=True,
+        )  # fmt: skip
 
     def _check(self) -> None:
         for t, task in enumerate(self.scenario.tasks):
@@ -892,6 +895,7 @@ class Learner:
         )
 
     def __iter__(self) -> Iterator[Stage]:
+        self.bar.update(self.units * len(self.stages) - self.bar.n)  # done before
         for t in range(len(self.stages), len(self.scenario.tasks)):
             yield self.learn_task(t)
         self.bar.close()
@@ -957,6 +961,8 @@ class Learner:
         stage.accuracy, stage.nll, stage.ece = map(list, zip(*scores, strict=True))
         stage.seconds = self.clock() - self.began
         self.stages.append(stage)
+        if config.coreset_only:
+            self.bar.update()
         if self.keep:
             self.keep(self)
         return stage
