@@ -895,7 +895,8 @@ class Learner:
         )
 
     def __iter__(self) -> Iterator[Stage]:
-        self.bar.update(self.units * len(self.stages) - self.bar.n)  # done before
+        done = self.units * len(self.stages)  # in an earlier process: not this speed
+        self.bar.n = self.bar.last_print_n = self.bar.initial = done
         for t in range(len(self.stages), len(self.scenario.tasks)):
             yield self.learn_task(t)
         self.bar.close()

@@ -136,7 +136,6 @@ class Checkpoint:
         learner.stages, learner.net, self.stages = stages, net, len(stages)
         learner.partial = partial | ({"tensors": halves} if halves else {})
         learner.coreset = [learner.split_task(t)[1] for t in range(len(stages))]
-        learner.bar.update(learner.config.epochs * len(stages))
         return True
 
     def _read(self) -> tuple[dict[str, Any], dict[str, Tensor]]:

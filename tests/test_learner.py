@@ -967,21 +967,3 @@ def test_only_images_that_may_be_mirrored_are_shown_mirrored(
     monkeypatch.setattr(core, "predict", watched)
     core.learn(scenario, tiny.config(epochs=1, test_mirror=True, test_samples=2))
     assert set(asked) == {(0, False), (1, True), (2, True)}
-
-
-@pytest.mark.parametrize("control", [False, True])
-def test_the_bar_counts_what_was_done_before(control: bool) -> None:
-    """A run that goes on, and the control, which has no epochs, end at their total."""
-    config = tiny.config(coreset_only=control, prune=not control, grow=not control)
-    first = core.Learner(tiny.scenario(), config, progress=True)
-    stages = iter(first)
-    next(stages)
-    again = core.Learner(tiny.scenario(), config, progress=True)
-    again.net, again.coreset = first.net, first.coreset
-    again.stages = list(first.stages)
-    shown = [again.bar.n]
-    for _ in again:
-        shown.append(again.bar.n)
-    assert shown == ([0, 2, 3] if control else [0, 6, 9])
-    assert again.bar.total == shown[-1]
-    first.bar.close()

@@ -448,11 +448,12 @@ def cases() -> list:
     ]  # fmt: skip
 
 
-def learner_at(path: Path, heads: Any, changes: dict, every: float = 0.0) -> Any:
+def learner_at(path: Path, heads: Any, changes: dict, every: float = 0.0,
+               progress: bool = False) -> Any:  # fmt: skip
     """A learner that saves itself there, and its checkpoint."""
     checkpoint = runs.Checkpoint(path, ABOUT, every)
     learner = core.Learner(tiny.scenario(heads=heads), tiny.config(**changes), 5,
-                           keep=checkpoint.keep)  # fmt: skip
+                           progress=progress, keep=checkpoint.keep)  # fmt: skip
     return learner, checkpoint
 
 
@@ -507,6 +508,21 @@ def test_saves_come_after_each_task_and_every_so_often(
         pass
     # six epochs a task: a save every third epoch, and one after the task
     assert saves == [0, 0, 1, 1, 1, 2, 2, 2, 3]
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_the_bar_of_a_run_that_goes_on_starts_where_it_was(
+    tmp_path: Path, control: bool
+) -> None:
+    """And ends at its total; the control has no epochs, so tasks are counted there."""
+    changes = {"coreset_only": control, "prune": not control, "grow": not control}
+    learner, _ = learner_at(tmp_path / "c", "single", changes)
+    next(iter(learner))
+    again, checkpoint = learner_at(tmp_path / "c", "single", changes, progress=True)
+    assert checkpoint.restore(again)
+    shown = [again.bar.n for _ in again]
+    assert shown == ([2, 3] if control else [6, 9])
+    assert again.bar.n == again.bar.total and again.bar.initial == (1 if control else 3)
 
 
 def test_restoring_does_not_disturb_the_global_generator(
