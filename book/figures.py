@@ -1474,23 +1474,35 @@ def setting(value: Any) -> str:
 
 
 def one_field_changes(name: str) -> list[Change]:
-    """All pairs of settings of a search that are one change apart, by field."""
-    found = []
+    """What leaving a method's preset in one field changed, in the search so far.
+
+    Two settings tell if they differ in that field only and one of them has the preset's
+    value there. The other fields may differ from the preset: a seed's points are the
+    mean over all such pairs.
+    """
+    found: dict[tuple[str, ...], tuple[Any, Any, dict[int, list[float]]]] = {}
     for a, b in itertools.combinations(regime(name), 2):
         seeds = sorted(set(a["accuracy"]) & set(b["accuracy"]))
         same = (a["method"], a["tasks"]) == (b["method"], b["tasks"])
         odd = [k for k in a["config"] if a["config"][k] != b["config"][k]]
         if not seeds or not same or not (len(odd) == 1 or odd == ["lr_mu", "lr_rho"]):
             continue
-        default = getattr(core.PRESETS[name], odd[0])
+        default = getattr(core.preset(name, a["method"]), odd[0])
         default = list(default) if isinstance(default, tuple) else default
         if b["config"][odd[0]] == default:  # from what the preset has, to the other
             a, b = b, a
-        values = a["config"][odd[0]], b["config"][odd[0]]
-        points = [b["accuracy"][s] - a["accuracy"][s] for s in seeds]
+        before, after = a["config"][odd[0]], b["config"][odd[0]]
+        if before != default:
+            continue
         field = "lr" if len(odd) == 2 else odd[0]
-        found.append(Change(name, a["method"], field, *values, points))
-    return sorted(found, key=lambda change: change.field)
+        key = (field, a["method"], setting(after))
+        _, _, points = found.setdefault(key, (before, after, {}))
+        for s in seeds:
+            points.setdefault(s, []).append(b["accuracy"][s] - a["accuracy"][s])
+    changes = [Change(name, method, field, before, after,
+                      [float(np.mean(of)) for of in points.values()])
+               for (field, method, _), (before, after, points) in found.items()]
+    return sorted(changes, key=lambda change: change.field)
 
 
 def search_path(found: dict[str, Sequence[tuple[float, str, bool]]]) -> Figure:
