@@ -553,6 +553,17 @@ Method = Literal[
 ]
 
 
+def sized(job: Job, results: Path, method: str) -> Job:
+    """The job at the size at which the method's record of its seed ended."""
+    if job.config.hidden != core.preset(job.scenario, job.method).hidden:
+        raise core.RclCpbError("--hidden and --size-of both set the size: give one.")
+    path = record_path(results, job.scenario, method, job.seed)
+    if not path.exists():
+        raise core.RclCpbError(f"--size-of {method}: no record {path}; run that first.")
+    hidden = tuple(load_record(path).hidden[-1])
+    return job._replace(config=replace(job.config, hidden=hidden))
+
+
 @dataclass
 class Run:
     """Learn a scenario and record it. Any Config field may follow, e.g. --gamma 0.2."""
@@ -596,16 +607,10 @@ class Run:
             )
 
     def job(self, seed: int, config: core.Config) -> Job:
-        if self.size_of:
-            path = record_path(self.out, self.scenario, self.size_of, seed)
-            if not path.exists():
-                raise core.RclCpbError(
-                    f"--size-of {self.size_of}: no record {path}; run that first."
-                )
-            config = replace(config, hidden=tuple(load_record(path).hidden[-1]))
         path = record_path(self.out, self.scenario, self.method, seed)
-        return Job(self.scenario, self.method, seed, config, path, self.data_dir,
-                   choose_device(self.device))  # fmt: skip
+        job = Job(self.scenario, self.method, seed, config, path, self.data_dir,
+                  choose_device(self.device))  # fmt: skip
+        return sized(job, self.out, self.size_of) if self.size_of else job
 
 
 @dataclass
@@ -615,6 +620,8 @@ class Sweep:
     scenario: tyro.conf.Positional[str]
     method: Method = "rcl-cpb"
     seeds: tuple[int, ...] = (0,)
+    size_of: str | None = None
+    """Start at the size this method's record in OUT ended at, seed by seed."""
     workers: int = -1
     """Processes on this machine, one thread each; -1 is one a core."""
     dask: str | None = None
@@ -629,6 +636,8 @@ class Sweep:
         folder = self.out / "sweeps" / self.scenario
         base = Job(self.scenario, self.method, 0, config, folder, self.data_dir)
         jobs = list(dict.fromkeys(sweep_jobs(base, swept_values(rest), self.seeds)))
+        if self.size_of:
+            jobs = [sized(job, self.out, self.size_of) for job in jobs]
         failed = sweep(jobs, self.workers, self.dask)
         done: dict[str, list[core.Record]] = {}
         for job in jobs:

@@ -131,6 +131,26 @@ def test_any_config_field_can_be_swept(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len({job.path for job in jobs}) == len(expected)
 
 
+def test_a_sweep_at_another_methods_final_size(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seed by seed, as `run --size-of`; with --hidden it would be labelled wrongly."""
+    words = ["ta-smnist", "--method", "vcl", "--size-of", "rcl-cpb", "--seeds", *"01"]
+    words += ["--kl-weight", "0.1", "0.3", "--out", str(runs.RESULTS)]
+    ends = [
+        r.hidden[-1] for r in runs.load_records(runs.RESULTS, "ta-smnist", "rcl-cpb")
+    ]
+    jobs = jobs_of(monkeypatch, *words)
+    assert [list(job.config.hidden) for job in jobs] == ends[:2] * 2
+    assert ends[0] != ends[1]
+    assert {job.path.name for job in jobs[::2]} == {
+        "vcl,kl_weight=0.1-seed0.json", "vcl,kl_weight=0.3-seed0.json"
+    }  # fmt: skip
+    for verb in ("sweep", "run"):
+        assert call([verb, *words[:5], "--hidden", "9", "9"]) == 2
+        assert "--hidden and --size-of both" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
