@@ -67,8 +67,9 @@ def record_path(out: Path, scenario: str, method: str, seed: int) -> Path:
 
 
 def load_records(results: Path, scenario: str, method: str) -> list[core.Record]:
-    """All seeds of a method on a scenario, in order."""
-    paths = (results / scenario).glob(f"{method}-seed*.json")
+    """All seeds of a method on a scenario, or of a sweep's `vcl,kl_weight=0.1`."""
+    folder = results / "sweeps" if "," in method else results
+    paths = (folder / scenario).glob(f"{method}-seed*.json")
     return sorted((load_record(p) for p in paths), key=lambda r: r.seed)
 
 

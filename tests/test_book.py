@@ -189,6 +189,10 @@ def all_records(folder: Path, base: core.Record) -> None:
             keep_record(folder / "sweeps" / scenario, base, seed, scenario=scenario,
                         method="rcl-cpb", label=f"rcl-cpb,{field}={text}",
                         config={field: value})  # fmt: skip
+        for scenario, labels in figures.OWN.items():
+            for label in labels:
+                keep_record(folder / "sweeps" / scenario, base, seed, label=label,
+                            scenario=scenario, method=label.split(",")[0])  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["none", "some", "all"])
