@@ -774,3 +774,6 @@ def main(args: list[str] | None = None) -> None:
             "\nstopped; the same command goes on from the last save.", file=sys.stderr
         )
         raise SystemExit(130) from None
+    except BrokenPipeError:  # `table | head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None

@@ -349,6 +349,16 @@ def test_table_without_records_shows_the_papers_rows(
         assert code == 0 and expected in out and "recorded" not in out
 
 
+def test_a_reader_who_stops_reading_sees_no_traceback() -> None:
+    """`table | head -1`, with every line written at once."""
+    table = subprocess.Popen([sys.executable, "-u", SCRIPT, "table", "mnist"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    assert table.stdout and table.stderr
+    table.stdout.close()
+    assert table.stderr.read() == b"" and table.wait() == 141
+    table.stderr.close()
+
+
 def test_table_of_a_damaged_record(command: Any, tmp_path: Path) -> None:
     path = runs.record_path(tmp_path, "ta-smnist", "vcl", 0)
     path.parent.mkdir()
