@@ -351,8 +351,11 @@ def test_table_without_records_shows_the_papers_rows(
 
 def test_a_reader_who_stops_reading_sees_no_traceback() -> None:
     """`table | head -1`, with every line written at once."""
-    table = subprocess.Popen([sys.executable, "-u", SCRIPT, "table", "mnist"],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    table = subprocess.Popen(
+        [sys.executable, "-u", SCRIPT, "table", "mnist"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert table.stdout and table.stderr
     table.stdout.close()
     assert table.stderr.read() == b"" and table.wait() == 141
