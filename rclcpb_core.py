@@ -87,9 +87,7 @@ class Config:
 
     # the network
     hidden: tuple[int, ...] = (128, 128)  # paper: neurons at task 1, n_init
-    mu_init: Literal["normal", "fan-in"] = (
-        "normal"  # paper: normal; fan-in (He) is ours
-    )
+    mu_init: Literal["normal", "fan-in"] = "normal"  # paper: normal; fan-in (He) is ours
     mu_scale: float = 0.1  # paper: N(0, 0.1); only for mu_init="normal"
     rho_init: float = -6.0  # paper: -6 or -3; sigma = exp(rho / 2)
     prior_var: float = 1.0  # ours (VCL's): task 1's prior is N(0, prior_var)
@@ -99,15 +97,11 @@ class Config:
     grow: bool = True  # paper; False is the ablation -A
     beta: tuple[float, ...] = (1e-5,)  # paper: SNR threshold, one or one a hidden layer
     gamma: tuple[float, ...] = (0.1,)  # paper: distance threshold, one or one a layer
-    distance_classes: Literal["task", "seen"] = (
-        "task"  # ours: which classes Eq. 5 pairs
-    )
+    distance_classes: Literal["task", "seen"] = "task"  # ours: which classes Eq. 5 pairs
     new_into_old: Literal["random", "zero"] = "random"  # paper: random; zero is ours
     # stored samples
     coreset: int = 40  # paper: samples stored a task
-    coreset_choice: Literal["random", "balanced", "k-center", "medoids"] = (
-        "random"  # paper: random
-    )
+    coreset_choice: Literal["random", "balanced", "k-center", "medoids"] = "random"  # paper: random
     coreset_only: bool = False  # ours: learn from the stored samples alone (a control)
     # single head: the paper's three strategies
     reinit_head: bool = True  # paper: fresh output layer before task t
@@ -129,12 +123,8 @@ class Config:
     replay_views: int = 0  # 0: replay fits convolutions, too; n: they stay as they are,
     # and their features of n distorted versions of each stored image are cached
     replay_mix: int = 0  # stored images added to each of the task's batches
-    distort: Literal["none", "shift", "affine", "elastic", "crop-flip"] = (
-        "none"  # stored images
-    )
-    augment: Literal["none", "shift", "affine", "elastic", "crop-flip"] = (
-        "none"  # training images
-    )
+    distort: Literal["none", "shift", "affine", "elastic", "crop-flip"] = "none"  # stored images
+    augment: Literal["none", "shift", "affine", "elastic", "crop-flip"] = "none"  # training images
     test_samples: int = 10  # Monte Carlo samples a prediction
     test_mirror: bool = False  # half of them see colour images mirrored
 
@@ -144,9 +134,7 @@ class Config:
             value = tuple(value) if isinstance(value, Sequence) else (value,)
             object.__setattr__(self, name, value)
         if not self.hidden or min(self.hidden) < 1:
-            raise RclCpbError(
-                f"hidden={self.hidden}: give each layer at least one neuron."
-            )
+            raise RclCpbError(f"hidden={self.hidden}: give each layer at least one neuron.")
         for name in ("beta", "gamma"):
             value = getattr(self, name)
             if len(value) not in (1, len(self.hidden)):
@@ -157,16 +145,30 @@ class Config:
             if not all(0 <= v < math.inf for v in value):
                 raise RclCpbError(f"{name}={value}: a threshold must be 0 or more.")
         if self.grow and not self.prune:
-            raise RclCpbError(
-                "grow=True needs prune=True; VCL is grow=False, prune=False."
-            )
-        positive = ("epochs", "batch_size", "replay_batch", "test_samples", "prior_var",
-                    "lr_mu", "lr_rho", "replay_lr", "mu_scale")  # fmt: skip
+            raise RclCpbError("grow=True needs prune=True; VCL is grow=False, prune=False.")
+        positive = (
+            "epochs",
+            "batch_size",
+            "replay_batch",
+            "test_samples",
+            "prior_var",
+            "lr_mu",
+            "lr_rho",
+            "replay_lr",
+            "mu_scale",
+        )
         for name in positive:
             if not 0 < getattr(self, name) < math.inf:
                 raise RclCpbError(f"{name}={getattr(self, name)}: must be above 0.")
-        for name in ("coreset", "replay_steps", "replay_epochs", "replay_views",
-                     "replay_mix", "kl_weight", "replay_kl"):  # fmt: skip
+        for name in (
+            "coreset",
+            "replay_steps",
+            "replay_epochs",
+            "replay_views",
+            "replay_mix",
+            "kl_weight",
+            "replay_kl",
+        ):
             if not 0 <= getattr(self, name) < math.inf:
                 raise RclCpbError(f"{name}={getattr(self, name)}: must be 0 or more.")
         if (self.replay_mix or self.coreset_only) and not self.coreset:
@@ -184,9 +186,7 @@ class Config:
         if odd := set(values) - {f.name for f in dataclasses.fields(cls)}:
             names = ", ".join(sorted(odd))
             raise RclCpbError(f"this config is from another version (fields: {names}).")
-        fixed: Any = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
-        }
+        fixed: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**fixed)
 
     def threshold(self, name: Literal["beta", "gamma"], layer: int) -> float:
@@ -197,26 +197,73 @@ class Config:
 # The paper's beta, gamma, first sizes and coreset sizes; the rest is ours.
 _DIGITS = Config(lr_mu=3e-3, lr_rho=3e-3, decay=True)
 _COLOUR = Config(
-    mu_init="fan-in", rho_init=-8.0, kl_weight=0.1, epochs=20, batch_size=32,
-    decay=True, augment="crop-flip", distort="crop-flip",
-)  # fmt: skip
+    mu_init="fan-in",
+    rho_init=-8.0,
+    kl_weight=0.1,
+    epochs=20,
+    batch_size=32,
+    decay=True,
+    augment="crop-flip",
+    distort="crop-flip",
+)
 PRESETS: dict[str, Config] = {
-    "pmnist": replace(_DIGITS, hidden=(32, 32), beta=(1e-5,), gamma=(0.3,), coreset=200,
-                      replay_kl=0.1),
-    "mh-smnist": replace(_DIGITS, hidden=(64, 64), beta=(1e-5,), gamma=(0.2,),
-                         coreset=40, epochs=20, replay_steps=50, replay_lr=3e-3,
-                         replay_kl=0.1),
-    "ta-smnist": replace(_DIGITS, beta=(10**-2.5,), gamma=(0.1,), coreset=20, epochs=4,
-                         batch_size=32, replay_steps=200, replay_kl=0.01),
-    "mh-cifar100": replace(_COLOUR, beta=(1e-4,), gamma=(0.15,), coreset=256,
-                           replay_epochs=25, replay_batch=64, replay_kl=0.03),
-    "ta-cifar100": replace(_COLOUR, hidden=(256, 256), beta=(1e-2,), gamma=(0.15,),
-                           coreset=256, epochs=10, distance_classes="seen",
-                           replay_steps=600, replay_batch=64, replay_kl=0.003),
-    "mnist-svhn-cifar10": replace(_COLOUR, hidden=(256, 256), beta=(1e-9,),
-                                  gamma=(0.08,), coreset=512, epochs=4, kl_weight=1.0,
-                                  replay_steps=300, replay_kl=0.1),
-}  # fmt: skip
+    "pmnist": replace(
+        _DIGITS, hidden=(32, 32), beta=(1e-5,), gamma=(0.3,), coreset=200, replay_kl=0.1
+    ),
+    "mh-smnist": replace(
+        _DIGITS,
+        hidden=(64, 64),
+        beta=(1e-5,),
+        gamma=(0.2,),
+        coreset=40,
+        epochs=20,
+        replay_steps=50,
+        replay_lr=3e-3,
+        replay_kl=0.1,
+    ),
+    "ta-smnist": replace(
+        _DIGITS,
+        beta=(10**-2.5,),
+        gamma=(0.1,),
+        coreset=20,
+        epochs=4,
+        batch_size=32,
+        replay_steps=200,
+        replay_kl=0.01,
+    ),
+    "mh-cifar100": replace(
+        _COLOUR,
+        beta=(1e-4,),
+        gamma=(0.15,),
+        coreset=256,
+        replay_epochs=25,
+        replay_batch=64,
+        replay_kl=0.03,
+    ),
+    "ta-cifar100": replace(
+        _COLOUR,
+        hidden=(256, 256),
+        beta=(1e-2,),
+        gamma=(0.15,),
+        coreset=256,
+        epochs=10,
+        distance_classes="seen",
+        replay_steps=600,
+        replay_batch=64,
+        replay_kl=0.003,
+    ),
+    "mnist-svhn-cifar10": replace(
+        _COLOUR,
+        hidden=(256, 256),
+        beta=(1e-9,),
+        gamma=(0.08,),
+        coreset=512,
+        epochs=4,
+        kl_weight=1.0,
+        replay_steps=300,
+        replay_kl=0.1,
+    ),
+}
 PRESETS["pmnist-shared"] = replace(PRESETS["pmnist"], replay_kl=0.0, replay_steps=200)
 
 # What rcl-cpb-plus changes in a scenario: ours, recorded and tabled apart.
@@ -224,23 +271,56 @@ _PLUS = {"sampling": "local", "new_into_old": "zero", "coreset_choice": "medoids
 PLUS: dict[str, dict[str, Any]] = {
     "pmnist": _PLUS | {"gamma": (0.17,), "kl_weight": 0.3, "replay_mix": 32},
     "pmnist-shared": _PLUS | {"gamma": (0.25,), "replay_mix": 64},
-    "mh-smnist": _PLUS | {"hidden": (44, 44), "gamma": (0.3,), "augment": "shift",
-                          "distort": "elastic", "epochs": 30, "kl_weight": 0.3,
-                          "replay_mix": 64, "replay_steps": 200, "replay_lr": 1e-3,
-                          "replay_newest": False, "test_samples": 20},
-    "ta-smnist": _PLUS | {"hidden": (86, 86), "distort": "elastic", "epochs": 10,
-                          "batch_size": 256, "lr_mu": 1e-3, "lr_rho": 1e-3,
-                          "replay_steps": 1000, "replay_kl": 0.0},
+    "mh-smnist": _PLUS
+    | {
+        "hidden": (44, 44),
+        "gamma": (0.3,),
+        "augment": "shift",
+        "distort": "elastic",
+        "epochs": 30,
+        "kl_weight": 0.3,
+        "replay_mix": 64,
+        "replay_steps": 200,
+        "replay_lr": 1e-3,
+        "replay_newest": False,
+        "test_samples": 20,
+    },
+    "ta-smnist": _PLUS
+    | {
+        "hidden": (86, 86),
+        "distort": "elastic",
+        "epochs": 10,
+        "batch_size": 256,
+        "lr_mu": 1e-3,
+        "lr_rho": 1e-3,
+        "replay_steps": 1000,
+        "replay_kl": 0.0,
+    },
     "mh-cifar100": {"new_into_old": "zero", "epochs": 30, "test_mirror": True},
-    "ta-cifar100": {"new_into_old": "zero", "coreset_choice": "balanced",
-                    "hidden": (208, 208), "epochs": 6, "replay_steps": 800,
-                    "replay_kl": 0.1, "test_mirror": True},
-    "mnist-svhn-cifar10": {"new_into_old": "zero", "kl_weight": 0.1, "epochs": 8,
-                           "batch_size": 64, "lr_mu": 1.4e-3, "lr_rho": 1.4e-3,
-                           "distort": "affine", "replay_newest": False,
-                           "replay_steps": 1000, "replay_batch": 64, "replay_kl": 0.01,
-                           "test_mirror": True},
-}  # fmt: skip
+    "ta-cifar100": {
+        "new_into_old": "zero",
+        "coreset_choice": "balanced",
+        "hidden": (208, 208),
+        "epochs": 6,
+        "replay_steps": 800,
+        "replay_kl": 0.1,
+        "test_mirror": True,
+    },
+    "mnist-svhn-cifar10": {
+        "new_into_old": "zero",
+        "kl_weight": 0.1,
+        "epochs": 8,
+        "batch_size": 64,
+        "lr_mu": 1.4e-3,
+        "lr_rho": 1.4e-3,
+        "distort": "affine",
+        "replay_newest": False,
+        "replay_steps": 1000,
+        "replay_batch": 64,
+        "replay_kl": 0.01,
+        "test_mirror": True,
+    },
+}
 
 METHODS: dict[str, dict[str, Any]] = {
     "rcl-cpb": {},
@@ -269,8 +349,9 @@ def preset(scenario: str, method: str = "rcl-cpb") -> Config:
         config = replace(config, epochs=3 * config.epochs, batch_size=batch)
     config = replace(config, **METHODS[method])
     if config.coreset_only:  # a fresh network a task needs more steps to get there
-        config = replace(config, replay_steps=3 * config.replay_steps,
-                         replay_epochs=3 * config.replay_epochs)  # fmt: skip
+        config = replace(
+            config, replay_steps=3 * config.replay_steps, replay_epochs=3 * config.replay_epochs
+        )
     return config
 
 
@@ -289,8 +370,9 @@ class BayesLayer(nn.Module):
     prior_mu: Tensor
     prior_rho: Tensor
 
-    def __init__(self, weight_shape: tuple[int, ...], config: Config,
-                 device: Device = None) -> None:  # fmt: skip
+    def __init__(
+        self, weight_shape: tuple[int, ...], config: Config, device: Device = None
+    ) -> None:
         super().__init__()
         self.config = config
         self.shape = weight_shape
@@ -358,8 +440,7 @@ class BayesLayer(nn.Module):
 class BayesLinear(BayesLayer):
     """A fully connected layer; sampling="local" draws the noise for its outputs."""
 
-    def __init__(self, n_in: int, n_out: int, config: Config,
-                 device: Device = None) -> None:  # fmt: skip
+    def __init__(self, n_in: int, n_out: int, config: Config, device: Device = None) -> None:
         super().__init__((n_out, n_in), config, device)
 
     def operate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -391,9 +472,7 @@ class BayesLinear(BayesLayer):
             weight, bias = new[: -shape[0]].view(shape), new[-shape[0] :]
             if zero and name == "mu":
                 weight[:n_out, n_in:] = 0
-            weight[:n_out, :n_in], bias[:n_out] = self.split(
-                getattr(self, name).detach()
-            )
+            weight[:n_out, :n_in], bias[:n_out] = self.split(getattr(self, name).detach())
         self.shape = shape
         for name, new in grown.items():
             self.assign(name, new)
@@ -402,8 +481,7 @@ class BayesLinear(BayesLayer):
 class BayesConv2d(BayesLayer):
     """A 3 x 3 convolution that keeps the size; one weight sample serves a batch."""
 
-    def __init__(self, n_in: int, n_out: int, config: Config,
-                 device: Device = None) -> None:  # fmt: skip
+    def __init__(self, n_in: int, n_out: int, config: Config, device: Device = None) -> None:
         super().__init__((n_out, n_in, 3, 3), config, device)
 
     def operate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -419,8 +497,9 @@ Act: TypeAlias = Callable[[int, BayesLayer, Tensor], Tensor]  # layer i on an in
 class ProgressiveBNN(nn.Module):
     """An optional convolutional trunk, hidden layers that grow, and heads."""
 
-    def __init__(self, image_shape: Shape, config: Config, trunk: bool = False,
-                 device: Device = None) -> None:  # fmt: skip
+    def __init__(
+        self, image_shape: Shape, config: Config, trunk: bool = False, device: Device = None
+    ) -> None:
         super().__init__()
         self.config, self.device = config, device or torch.device("cpu")
         channels, height, width = image_shape
@@ -430,9 +509,7 @@ class ProgressiveBNN(nn.Module):
                 self.trunk.append(BayesConv2d(channels, out, config, device))
                 channels, height, width = out, height // 2, width // 2
         sizes = [channels * height * width, *config.hidden]
-        self.hidden = nn.ModuleList(
-            BayesLinear(a, b, config, device) for a, b in pairwise(sizes)
-        )
+        self.hidden = nn.ModuleList(BayesLinear(a, b, config, device) for a, b in pairwise(sizes))
         self.heads = nn.ModuleList()
 
     def sizes(self) -> list[int]:
@@ -448,9 +525,7 @@ class ProgressiveBNN(nn.Module):
             x = F.relu(F.max_pool2d(call(i, layer, x), 2))  # either order is the same
         return x.flatten(1)
 
-    def features(
-        self, x: Tensor, call: Act, keep: list[Tensor] | None = None
-    ) -> Tensor:
+    def features(self, x: Tensor, call: Act, keep: list[Tensor] | None = None) -> Tensor:
         """Input to last hidden layer; `call(i, layer, x)` says how layer i acts."""
         x = self.trunk_features(x, call)
         for i, layer in enumerate(self.hidden, len(self.trunk)):
@@ -530,8 +605,9 @@ class Prediction(NamedTuple):
 
 
 @torch.no_grad()
-def predict(net: ProgressiveBNN, x: Tensor, head: int = 0, samples: int = 10,
-            mirror: bool = False) -> Prediction:  # fmt: skip
+def predict(
+    net: ProgressiveBNN, x: Tensor, head: int = 0, samples: int = 10, mirror: bool = False
+) -> Prediction:
     """Class probabilities from M weight samples, in chunks that bound the memory.
 
     With `mirror`, half of the samples (of two or more) see the images mirrored.
@@ -545,8 +621,7 @@ def predict(net: ProgressiveBNN, x: Tensor, head: int = 0, samples: int = 10,
     for piece in x.split(max(1, CHUNK // widest)):
         if mirror:
             half = samples // 2
-            seen = [net.logits(piece, head, samples - half),
-                    net.logits(piece.flip(-1), head, half)]  # fmt: skip
+            seen = [net.logits(piece, head, samples - half), net.logits(piece.flip(-1), head, half)]
             logits = torch.cat([part.mT for part in seen])
         else:
             logits = net.logits(piece, head, samples).mT
@@ -577,27 +652,21 @@ MEANS_FROM_STORED = 1792  # and of the stored ones, if they count, too
 
 
 @torch.no_grad()
-def class_means(
-    net: ProgressiveBNN, x: Tensor, y: Tensor, classes: int
-) -> list[Tensor]:
+def class_means(net: ProgressiveBNN, x: Tensor, y: Tensor, classes: int) -> list[Tensor]:
     """phi of Eq. 5: mean activation (classes, neurons) of every hidden layer."""
     sums = [torch.zeros(classes, n, device=x.device) for n in net.sizes()]
     chunk = 256 if net.trunk else 2048  # what fits the cache is twice as fast
     for xs, ys in zip(x.split(chunk), y.split(chunk), strict=True):
         for total, activation in zip(sums, net.activations(xs), strict=True):
             total.index_add_(0, ys, activation)
-    counts = torch.zeros(classes, device=x.device).index_add_(
-        0, y, torch.ones_like(y).float()
-    )
+    counts = torch.zeros(classes, device=x.device).index_add_(0, y, torch.ones_like(y).float())
     return [total / counts[:, None] for total in sums]
 
 
 def class_distances(means: Tensor) -> Tensor:
     """Left side of Eq. 5: each neuron's mean |phi_i - phi_j| over pairs of classes."""
     tc = len(means)
-    ordered = means.sort(
-        0
-    ).values  # the i-th smallest is above i values and below the rest
+    ordered = means.sort(0).values  # the i-th smallest is above i values and below the rest
     sign = 2 * torch.arange(tc, device=means.device) - (tc - 1)
     return 2 * (sign[:, None] * ordered).sum(0) / max(tc * (tc - 1), 1)
 
@@ -720,9 +789,16 @@ class Phase(NamedTuple):
     def training(config: Config, samples: int) -> Phase:
         """Eq. 8 over the task's data: a round is an epoch."""
         rounds = [math.ceil(samples / config.batch_size)] * config.epochs
-        return Phase("train", rounds, config.batch_size, config.lr_mu, config.lr_rho,
-                     config.kl_weight / samples, config.augment,
-                     config.distort)  # fmt: skip
+        return Phase(
+            "train",
+            rounds,
+            config.batch_size,
+            config.lr_mu,
+            config.lr_rho,
+            config.kl_weight / samples,
+            config.augment,
+            config.distort,
+        )
 
     @staticmethod
     def replaying(config: Config, samples: int, name: str = "replay") -> Phase:
@@ -732,9 +808,16 @@ class Phase(NamedTuple):
         if config.replay_epochs:
             rounds = [math.ceil(samples / config.replay_batch)] * config.replay_epochs
         ratio = config.lr_rho / config.lr_mu
-        return Phase(name, rounds, config.replay_batch, config.replay_lr,
-                     config.replay_lr * ratio, config.replay_kl / max(samples, 1),
-                     config.distort, "none")  # fmt: skip
+        return Phase(
+            name,
+            rounds,
+            config.replay_batch,
+            config.replay_lr,
+            config.replay_lr * ratio,
+            config.replay_kl / max(samples, 1),
+            config.distort,
+            "none",
+        )
 
 
 def rows(x: Tensor, index: Tensor) -> Tensor:
@@ -765,9 +848,7 @@ class Samples(NamedTuple):
         return self._replace(x=x[:, self.pixels], y=y)
 
 
-def batches(
-    samples: int, size: int, steps: int, device: torch.device
-) -> Iterator[Tensor]:
+def batches(samples: int, size: int, steps: int, device: torch.device) -> Iterator[Tensor]:
     """Indices of `steps` batches: a shuffle of the samples after another."""
     left = 0
     while steps:
@@ -778,9 +859,16 @@ def batches(
         left, steps = left - 1, steps - 1
 
 
-def train_round(flat: FlatPosterior, optimizer: torch.optim.Adam, data: Samples,
-                phase: Phase, steps: int, shape: Shape,
-                stored: Sequence[Samples] = (), mixed: int = 0) -> Tensor:  # fmt: skip
+def train_round(
+    flat: FlatPosterior,
+    optimizer: torch.optim.Adam,
+    data: Samples,
+    phase: Phase,
+    steps: int,
+    shape: Shape,
+    stored: Sequence[Samples] = (),
+    mixed: int = 0,
+) -> Tensor:
     """`steps` steps of Adam on NLL + KL / N; the mean NLL on the way.
 
     With `mixed`, as many images of one of the stored sets join each batch.
@@ -847,9 +935,15 @@ class Learner:
     after each task and epoch and may save them (rclcpb_runs.Checkpoint does).
     """
 
-    def __init__(self, scenario: Scenario, config: Config, seed: int = 0,
-                 device: str | torch.device = "cpu", progress: bool = False,
-                 keep: Callable[[Learner], None] | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        scenario: Scenario,
+        config: Config,
+        seed: int = 0,
+        device: str | torch.device = "cpu",
+        progress: bool = False,
+        keep: Callable[[Learner], None] | None = None,
+    ) -> None:
         self.scenario, self.config, self.seed = scenario, config, seed
         self.device, self.keep = torch.device(device), keep
         keep_freed_memory()
@@ -866,9 +960,11 @@ class Learner:
         unit = "task" if config.coreset_only else "epoch"  # the control has no epochs
         self.units = 1 if config.coreset_only else config.epochs  # a task
         self.bar = tqdm(
-            total=self.units * len(scenario.tasks), disable=not progress, unit=unit,
+            total=self.units * len(scenario.tasks),
+            disable=not progress,
+            unit=unit,
             dynamic_ncols=True,
-        )  # fmt: skip
+        )
 
     def _check(self) -> None:
         for t, task in enumerate(self.scenario.tasks):
@@ -878,11 +974,7 @@ class Learner:
                     f" only {len(task.y_train)} samples: choose a smaller coreset."
                 )
         permuted = any(task.permutation is not None for task in self.scenario.tasks)
-        if (
-            permuted
-            and self.scenario.heads == "single"
-            and self.config.distort != "none"
-        ):
+        if permuted and self.scenario.heads == "single" and self.config.distort != "none":
             raise RclCpbError(
                 "one head's stored images are shuffled each in its own way and cannot"
                 " be distorted together: set distort='none'."
@@ -890,9 +982,7 @@ class Learner:
 
     def new_network(self, hidden: Sequence[int]) -> ProgressiveBNN:
         config = replace(self.config, hidden=tuple(hidden))
-        return ProgressiveBNN(
-            self.image_shape, config, self.scenario.trunk, self.device
-        )
+        return ProgressiveBNN(self.image_shape, config, self.scenario.trunk, self.device)
 
     def __iter__(self) -> Iterator[Stage]:
         done = self.units * len(self.stages)  # in an earlier process: not this speed
@@ -917,9 +1007,7 @@ class Learner:
         """D_t without CT_t, and CT_t: what is stored is not in the training data."""
         data = self.samples(t)
         with seeded(self.seed, t, "coreset"):
-            chosen = choose_coreset(
-                data.x, data.y, self.config.coreset, self.config.coreset_choice
-            )
+            chosen = choose_coreset(data.x, data.y, self.config.coreset, self.config.coreset_choice)
         rest = torch.ones(len(data.y), dtype=torch.bool, device=self.device)
         rest[chosen] = False
         train = data._replace(x=data.x[rest], y=data.y[rest])
@@ -976,9 +1064,7 @@ class Learner:
         if not config.grow:
             return
         for k, means in enumerate(self.task_means(t, data)):
-            shared = int(
-                shared_neurons(class_distances(means), config.threshold("gamma", k))
-            )
+            shared = int(shared_neurons(class_distances(means), config.threshold("gamma", k)))
             task, first = self.scenario.tasks[t], self.scenario.tasks[0]
             required = required_neurons(config.hidden[k], task, first)
             pruned = pruned_neurons(stage.pruned[k], net.hidden[k].shape[1])
@@ -1060,17 +1146,19 @@ class Learner:
         if net.trunk and config.replay_views:
             with seeded(self.seed, t, name, "views"), torch.no_grad():
                 every = torch.arange(len(data.y), device=self.device)
-                views = [data.take(every, self.image_shape, config.distort)
-                         for _ in range(config.replay_views)]  # fmt: skip
-                x = [net.trunk_features(view.x, lambda i, layer, x: layer(x, False))
-                     for view in views]  # fmt: skip
+                views = [
+                    data.take(every, self.image_shape, config.distort)
+                    for _ in range(config.replay_views)
+                ]
+                x = [
+                    net.trunk_features(view.x, lambda i, layer, x: layer(x, False))
+                    for view in views
+                ]
             data = data._replace(x=torch.cat(x), y=data.y.repeat(len(x)))
             phase = phase._replace(augment="none")
         self.fit(net, t, phase, data)
 
-    def fit(
-        self, net: ProgressiveBNN, t: int, phase: Phase, data: Samples
-    ) -> tuple[float, float]:
+    def fit(self, net: ProgressiveBNN, t: int, phase: Phase, data: Samples) -> tuple[float, float]:
         """Adam on Eq. 8, from the posterior the network has; the last NLL and KL."""
         mixed = self.config.replay_mix if phase.name == "train" and t else 0
         stored = self.stored(t) if mixed else []
@@ -1085,8 +1173,9 @@ class Learner:
             optimizer.param_groups[0]["lr"] = left * phase.lr_mu
             optimizer.param_groups[1]["lr"] = left * phase.lr_rho
             with seeded(self.seed, t, phase.name, r):
-                nll = train_round(flat, optimizer, data, phase, phase.rounds[r],
-                                  self.image_shape, stored, mixed).item()  # fmt: skip
+                nll = train_round(
+                    flat, optimizer, data, phase, phase.rounds[r], self.image_shape, stored, mixed
+                ).item()
             told = phase.name == "train" or r == len(phase.rounds) - 1
             kl = flat.kl().item() if told else 0.0  # costs as much as a step
             if not math.isfinite(nll + kl):
@@ -1105,17 +1194,20 @@ class Learner:
     def _progress(self, t: int, nll: float, kl: float) -> None:
         done = self.stages[-1].accuracy if self.stages else []
         known = f"{100 * np.mean(done):.1f}%" if done else "-"
-        self.bar.set_description(
-            f"task {t + 1}/{len(self.scenario.tasks)}", refresh=False
-        )
+        self.bar.set_description(f"task {t + 1}/{len(self.scenario.tasks)}", refresh=False)
         self.bar.set_postfix_str(
             f"nll {nll:.3f}, kl {kl:.0f}, accuracy {known}, sizes {self.net.sizes()}",
             refresh=False,
         )
         self.bar.update()
 
-    def _keep_partial(self, done: int, losses: tuple[float, float], flat: FlatPosterior,
-                      optimizer: torch.optim.Adam) -> None:  # fmt: skip
+    def _keep_partial(
+        self,
+        done: int,
+        losses: tuple[float, float],
+        flat: FlatPosterior,
+        optimizer: torch.optim.Adam,
+    ) -> None:
         """Offer a half-learned task to `keep`, which decides whether to save it."""
         if self.keep is None:
             return
@@ -1124,13 +1216,15 @@ class Learner:
             moments[name] = parameter.detach()
             for key, value in optimizer.state[parameter].items():
                 moments[f"{name}.{key}"] = value
-        self.partial = {"rounds": done, "losses": losses, "tensors": moments,
-                        "seconds": self.clock() - self.began}  # fmt: skip
+        self.partial = {
+            "rounds": done,
+            "losses": losses,
+            "tensors": moments,
+            "seconds": self.clock() - self.began,
+        }
         self.keep(self)
 
-    def _resume(
-        self, phase: Phase, flat: FlatPosterior, optimizer: torch.optim.Adam
-    ) -> int:
+    def _resume(self, phase: Phase, flat: FlatPosterior, optimizer: torch.optim.Adam) -> int:
         """Put a half-learned task's posterior and moments back; the rounds it had."""
         if phase.name != "train" or "rounds" not in self.partial:
             return 0
@@ -1163,9 +1257,7 @@ class Learner:
 # ----------------------------------------------------------------------- metrics: Eq. 9
 
 
-def score(
-    probabilities: Tensor, y: Tensor, bins: int = 15
-) -> tuple[float, float, float]:
+def score(probabilities: Tensor, y: Tensor, bins: int = 15) -> tuple[float, float, float]:
     """Accuracy, negative log-likelihood and expected calibration error."""
     confidence, answer = probabilities.max(1)
     right = (answer == y).float()
@@ -1183,8 +1275,7 @@ def average_accuracy(accuracy: Sequence[Sequence[float]]) -> float:
 def forgetting(accuracy: Sequence[Sequence[float]]) -> float:
     """How far each old task fell from its best, on average."""
     last = len(accuracy) - 1
-    falls = [max(accuracy[i][j] for i in range(j, last)) - accuracy[last][j]
-             for j in range(last)]  # fmt: skip
+    falls = [max(accuracy[i][j] for i in range(j, last)) - accuracy[last][j] for j in range(last)]
     return float(np.mean(falls)) if falls else 0.0
 
 
@@ -1238,9 +1329,15 @@ class Record:
     started: str
 
 
-def learn(scenario: Scenario, config: Config, seed: int = 0, method: str = "rcl-cpb",
-          device: str = "cpu", progress: bool = False,
-          learner: Learner | None = None) -> Record:  # fmt: skip
+def learn(
+    scenario: Scenario,
+    config: Config,
+    seed: int = 0,
+    method: str = "rcl-cpb",
+    device: str = "cpu",
+    progress: bool = False,
+    learner: Learner | None = None,
+) -> Record:
     """Run Algorithm 1 to its end (or a given learner, half way, to its) and report."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     learner = learner or Learner(scenario, config, seed, device, progress)
@@ -1252,18 +1349,30 @@ def learn(scenario: Scenario, config: Config, seed: int = 0, method: str = "rcl-
         if f.name != "task"
     }
     columns = [len(scenario.columns(t)) for t in range(len(scenario.tasks))]
-    versions = {"python": platform.python_version(), "torch": str(torch.__version__),
-                "numpy": np.__version__, "rclcpb": __version__}  # fmt: skip
+    versions = {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "rclcpb": __version__,
+    }
     return Record(
-        scenario=scenario.name, method=method, seed=seed, config=asdict(config),
-        tasks=[task.name for task in scenario.tasks], **per_task,
+        scenario=scenario.name,
+        method=method,
+        seed=seed,
+        config=asdict(config),
+        tasks=[task.name for task in scenario.tasks],
+        **per_task,
         chance=[1 / n for n in columns],
         coreset_total=sum(len(s.y) for s in learner.coreset),
         parameters=sum(p.numel() for p in learner.net.parameters()),
-        peak_mib=_peak_mib(), device=str(learner.device),
-        threads=torch.get_num_threads(), versions=versions,
-        data_sha256=scenario.sha256(), core_sha256=CORE_SHA256, started=started,
-    )  # fmt: skip
+        peak_mib=_peak_mib(),
+        device=str(learner.device),
+        threads=torch.get_num_threads(),
+        versions=versions,
+        data_sha256=scenario.sha256(),
+        core_sha256=CORE_SHA256,
+        started=started,
+    )
 
 
 def _peak_mib() -> int:

@@ -64,9 +64,7 @@ def data_root(root: str | Path | None = None) -> Path:
 def load_images(name: str, root: str | Path | None = None) -> Images:
     """An image set: the embedded digits, root/name.npz, or a download to there."""
     if name not in IMAGE_SETS:
-        raise RclCpbError(
-            f"no image set {name!r}: choose from {', '.join(IMAGE_SETS)}."
-        )
+        raise RclCpbError(f"no image set {name!r}: choose from {', '.join(IMAGE_SETS)}.")
     if name == "mnist5k":
         return _embedded_digits()
     path = data_root(root) / f"{name}.npz"
@@ -115,9 +113,7 @@ def _import_torchvision() -> Any:
             del sys.modules[module]
         library = torch.library.Library("torchvision", "DEF")
         for op in ("nms", "qnms"):
-            library.define(
-                f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-            )
+            library.define(f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _KEEP.append(library)
         import torchvision.datasets
     return torchvision.datasets
@@ -129,18 +125,12 @@ def _download(name: str, root: Path) -> Images:
         root.mkdir(parents=True, exist_ok=True)
         sets = _import_torchvision()
         if name == "svhn":
-            parts = [
-                sets.SVHN(str(root), split=s, download=True) for s in ("train", "test")
-            ]
+            parts = [sets.SVHN(str(root), split=s, download=True) for s in ("train", "test")]
             arrays = [(p.data.transpose(0, 2, 3, 1), p.labels) for p in parts]
         else:
-            kind = {"mnist": "MNIST", "cifar10": "CIFAR10", "cifar100": "CIFAR100"}[
-                name
-            ]
+            kind = {"mnist": "MNIST", "cifar10": "CIFAR10", "cifar100": "CIFAR100"}[name]
             make = getattr(sets, kind)
-            parts = [
-                make(str(root), train=train, download=True) for train in (True, False)
-            ]
+            parts = [make(str(root), train=train, download=True) for train in (True, False)]
             arrays = [(np.asarray(p.data), np.asarray(p.targets)) for p in parts]
     except (OSError, RuntimeError, ImportError) as error:
         raise RclCpbError(
@@ -149,9 +139,7 @@ def _download(name: str, root: Path) -> Images:
             " with --data-dir or RCLCPB_DATA, or use a ...-5k scenario, which needs no"
             " download."
         ) from error
-    (x, y), (x_test, y_test) = [
-        (a.astype(np.uint8), b.astype(np.uint8)) for a, b in arrays
-    ]
+    (x, y), (x_test, y_test) = [(a.astype(np.uint8), b.astype(np.uint8)) for a, b in arrays]
     return Images(x, y, x_test, y_test)
 
 
@@ -196,9 +184,7 @@ class Task:
     mirror: bool = True  # a mirrored image keeps its class, as a digit's does not
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "inputs", self.inputs or math.prod(self.x_train.shape[1:])
-        )
+        object.__setattr__(self, "inputs", self.inputs or math.prod(self.x_train.shape[1:]))
         for split in ("train", "test"):
             x, y = getattr(self, f"x_{split}"), getattr(self, f"y_{split}")
             where = f"task {self.name!r}, {split} data"
@@ -213,21 +199,15 @@ class Task:
                     f" of one shape {self.x_train.shape[1:]} with N labels."
                 )
             if not (x.dtype == np.uint8 or np.issubdtype(x.dtype, np.floating)):
-                raise RclCpbError(
-                    f"{where}: images are {x.dtype}; give uint8 (0-255) or floats."
-                )
+                raise RclCpbError(f"{where}: images are {x.dtype}; give uint8 (0-255) or floats.")
             if not np.issubdtype(y.dtype, np.integer):
                 raise RclCpbError(f"{where}: labels are {y.dtype}; give integers.")
             if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():
-                raise RclCpbError(
-                    f"{where}: NaN or infinite pixels; clean or drop them."
-                )
+                raise RclCpbError(f"{where}: NaN or infinite pixels; clean or drop them.")
             present = set(np.unique(y).tolist())
             if not present <= set(self.classes):
                 odd = sorted(present - set(self.classes))
-                raise RclCpbError(
-                    f"{where}: labels {odd} are outside its classes {self.classes}."
-                )
+                raise RclCpbError(f"{where}: labels {odd} are outside its classes {self.classes}.")
             if present != set(self.classes):
                 empty = sorted(set(self.classes) - present)
                 raise RclCpbError(
@@ -255,9 +235,7 @@ class Scenario:
             )
         (shape,) = shapes
         if self.trunk and (len(shape) != 3 or min(shape[:2]) < 4):
-            raise RclCpbError(
-                "a convolutional trunk needs images (N, H, W, C) of 4 x 4 or more."
-            )
+            raise RclCpbError("a convolutional trunk needs images (N, H, W, C) of 4 x 4 or more.")
 
     def image_shape(self) -> tuple[int, int, int]:
         """(C, H, W) of the images; a flat vector counts as (1, 1, n)."""
@@ -309,57 +287,68 @@ class Scenario:
         return torch.from_numpy(places).to(device)
 
 
-def permuted_mnist(images: Images, tasks: int = 10, seed: int = 0,
-                   heads: Literal["multi", "single"] = "multi",
-                   name: str = "pmnist") -> Scenario:  # fmt: skip
+def permuted_mnist(
+    images: Images,
+    tasks: int = 10,
+    seed: int = 0,
+    heads: Literal["multi", "single"] = "multi",
+    name: str = "pmnist",
+) -> Scenario:
     """Ten tasks of ten classes, each with its own fixed shuffle of the pixels."""
     rng = np.random.default_rng(seed)
     pixels = math.prod(images.x_train.shape[1:])
     classes = tuple(int(c) for c in np.unique(images.y_train))
     made = [
-        Task(f"permutation {t}", *images, classes, rng.permutation(pixels),
-             mirror=False)
+        Task(f"permutation {t}", *images, classes, rng.permutation(pixels), mirror=False)
         for t in range(tasks)
-    ]  # fmt: skip
+    ]
     return Scenario(name, tuple(made), heads)
 
 
-def _by_class(
-    images: Images, name: str, classes: Sequence[int], mirror: bool
-) -> Task:
+def _by_class(images: Images, name: str, classes: Sequence[int], mirror: bool) -> Task:
     train, test = np.isin(images.y_train, classes), np.isin(images.y_test, classes)
-    return Task(name, images.x_train[train], images.y_train[train],
-                images.x_test[test], images.y_test[test], tuple(classes),
-                mirror=mirror)  # fmt: skip
+    return Task(
+        name,
+        images.x_train[train],
+        images.y_train[train],
+        images.x_test[test],
+        images.y_test[test],
+        tuple(classes),
+        mirror=mirror,
+    )
 
 
-def split_mnist(images: Images, heads: Literal["multi", "single"] = "single",
-                name: str = "ta-smnist") -> Scenario:  # fmt: skip
+def split_mnist(
+    images: Images, heads: Literal["multi", "single"] = "single", name: str = "ta-smnist"
+) -> Scenario:
     """0/1, 2/3, 4/5, 6/7, 8/9."""
-    tasks = [_by_class(images, f"{c}/{c + 1}", (c, c + 1), False)
-             for c in range(0, 10, 2)]  # fmt: skip
+    tasks = [_by_class(images, f"{c}/{c + 1}", (c, c + 1), False) for c in range(0, 10, 2)]
     return Scenario(name, tuple(tasks), heads)
 
 
-def split_cifar100(images: Images, heads: Literal["multi", "single"] = "multi",
-                   seed: int = 0, name: str = "mh-cifar100") -> Scenario:  # fmt: skip
+def split_cifar100(
+    images: Images,
+    heads: Literal["multi", "single"] = "multi",
+    seed: int = 0,
+    name: str = "mh-cifar100",
+) -> Scenario:
     """Twenty tasks of five classes, the order of the classes drawn from the seed."""
     order = np.random.default_rng(seed).permutation(100).tolist()
-    tasks = [_by_class(images, f"classes {k // 5}", order[k : k + 5], True)
-             for k in range(0, 100, 5)]  # fmt: skip
+    tasks = [
+        _by_class(images, f"classes {k // 5}", order[k : k + 5], True) for k in range(0, 100, 5)
+    ]
     return Scenario(name, tuple(tasks), heads, trunk=True, center=0.5, scale=0.25)
 
 
-def mnist_svhn_cifar10(mnist: Images, svhn: Images, cifar10: Images,
-                       name: str = "mnist-svhn-cifar10") -> Scenario:  # fmt: skip
+def mnist_svhn_cifar10(
+    mnist: Images, svhn: Images, cifar10: Images, name: str = "mnist-svhn-cifar10"
+) -> Scenario:
     """Three tasks of ten classes; MNIST padded to 32 x 32 x 3 channels."""
 
     def colour(x: np.ndarray) -> np.ndarray:
         return np.repeat(np.pad(x, ((0, 0), (2, 2), (2, 2)))[..., None], 3, axis=3)
 
-    digits = Images(
-        colour(mnist.x_train), mnist.y_train, colour(mnist.x_test), mnist.y_test
-    )
+    digits = Images(colour(mnist.x_train), mnist.y_train, colour(mnist.x_test), mnist.y_test)
     sets = {"MNIST": digits, "SVHN": svhn, "CIFAR-10": cifar10}
     tasks = [
         Task(label, *images, tuple(range(10)), mirror=label == "CIFAR-10")
@@ -368,9 +357,12 @@ def mnist_svhn_cifar10(mnist: Images, svhn: Images, cifar10: Images,
     return Scenario(name, tuple(tasks), "multi", trunk=True, center=0.5, scale=0.25)
 
 
-def from_arrays(tasks: Sequence[Sequence[np.ndarray]],
-                heads: Literal["multi", "single"] = "single", trunk: bool = False,
-                name: str = "arrays") -> Scenario:  # fmt: skip
+def from_arrays(
+    tasks: Sequence[Sequence[np.ndarray]],
+    heads: Literal["multi", "single"] = "single",
+    trunk: bool = False,
+    name: str = "arrays",
+) -> Scenario:
     """Your own data: a sequence of (x_train, y_train, x_test, y_test), one a task.
 
     Images may be uint8 (0-255) or floating point; smaller ones are padded with zeros to
@@ -385,13 +377,20 @@ def from_arrays(tasks: Sequence[Sequence[np.ndarray]],
     largest = np.max([task[0].shape[1:] for task in arrays], axis=0)
     for t, (x, y, x_test, y_test) in enumerate(arrays):
         if x.shape[1:] != x_test.shape[1:]:
-            raise RclCpbError(
-                f"task {t}: training images {x.shape[1:]}, test {x_test.shape[1:]}."
-            )
+            raise RclCpbError(f"task {t}: training images {x.shape[1:]}, test {x_test.shape[1:]}.")
         room = [(0, 0)] + [(0, int(r)) for r in largest - x.shape[1:]]
         classes = tuple(np.unique(y).tolist())
-        made.append(Task(f"task {t}", np.pad(x, room), y, np.pad(x_test, room), y_test,
-                         classes, inputs=math.prod(x.shape[1:])))  # fmt: skip
+        made.append(
+            Task(
+                f"task {t}",
+                np.pad(x, room),
+                y,
+                np.pad(x_test, room),
+                y_test,
+                classes,
+                inputs=math.prod(x.shape[1:]),
+            )
+        )
     return Scenario(name, tuple(made), heads, trunk)
 
 
@@ -412,10 +411,18 @@ def holdout(scenario: Scenario, every: int = 6) -> Scenario:
 
 
 SCENARIOS = (
-    "pmnist", "pmnist-shared", "mh-smnist", "ta-smnist",
-    "pmnist-5k", "pmnist-shared-5k", "mh-smnist-5k", "ta-smnist-5k",
-    "mh-cifar100", "ta-cifar100", "mnist-svhn-cifar10",
-)  # fmt: skip
+    "pmnist",
+    "pmnist-shared",
+    "mh-smnist",
+    "ta-smnist",
+    "pmnist-5k",
+    "pmnist-shared-5k",
+    "mh-smnist-5k",
+    "ta-smnist-5k",
+    "mh-cifar100",
+    "ta-cifar100",
+    "mnist-svhn-cifar10",
+)
 
 
 def make_scenario(name: str, seed: int = 0, root: str | Path | None = None) -> Scenario:
@@ -425,16 +432,10 @@ def make_scenario(name: str, seed: int = 0, root: str | Path | None = None) -> S
     if seed < 0:
         raise RclCpbError(f"seed {seed}: give a seed of 0 or more.")
     if name == "mnist-svhn-cifar10":
-        mnist, svhn, cifar10 = (
-            load_images(s, root) for s in ("mnist", "svhn", "cifar10")
-        )
+        mnist, svhn, cifar10 = (load_images(s, root) for s in ("mnist", "svhn", "cifar10"))
         return mnist_svhn_cifar10(mnist, svhn, cifar10)
     images = load_images(
-        "cifar100"
-        if "cifar100" in name
-        else "mnist5k"
-        if name.endswith("-5k")
-        else "mnist",
+        "cifar100" if "cifar100" in name else "mnist5k" if name.endswith("-5k") else "mnist",
         root,
     )
     if name.startswith("pmnist"):
@@ -468,8 +469,7 @@ DISTORTIONS = {
 }
 
 
-def distort(x: Tensor, image_shape: tuple[int, int, int], kind: str,
-            flip: bool = True) -> Tensor:  # fmt: skip
+def distort(x: Tensor, image_shape: tuple[int, int, int], kind: str, flip: bool = True) -> Tensor:
     """Each image moved by its own random map; x keeps its shape and memory layout.
 
     flip=False leaves out the mirroring that some kinds have.
@@ -485,8 +485,7 @@ def distort(x: Tensor, image_shape: tuple[int, int, int], kind: str,
     return torch.empty_like(x).copy_(moved.reshape(x.shape))
 
 
-def _bent(images: Tensor, limit: Affine, u: Tensor, mirror: Tensor,
-          move: Tensor) -> Tensor:  # fmt: skip
+def _bent(images: Tensor, limit: Affine, u: Tensor, mirror: Tensor, move: Tensor) -> Tensor:
     """Turned, zoomed, sheared, moved, and bent by a smooth field; interpolated."""
     n, _, height, width = images.shape
     angle, zoom = math.radians(limit.degrees) * u[0], 1 + limit.zoom * u[1]

@@ -85,9 +85,7 @@ class FlatPosterior:
 
     POOL = 4  # the pool is this many times what one step needs
 
-    def __init__(
-        self, net: ProgressiveBNN, heads: Sequence[int], trunk: bool = True
-    ) -> None:
+    def __init__(self, net: ProgressiveBNN, heads: Sequence[int], trunk: bool = True) -> None:
         """trunk=False leaves convolutions alone and takes their features as inputs."""
         self.net, self.heads = net, {head: i for i, head in enumerate(heads)}
         self.trunk = [*net.trunk] if trunk else []

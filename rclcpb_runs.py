@@ -57,8 +57,7 @@ def load_record(path: Path) -> core.Record:
         return core.Record(**json.loads(path.read_text()))
     except (ValueError, TypeError, OSError) as error:
         raise core.RclCpbError(
-            f"{path} is not a record of this version ({error}): move it away and run"
-            " again."
+            f"{path} is not a record of this version ({error}): move it away and run again."
         ) from error
 
 
@@ -91,9 +90,7 @@ class Checkpoint:
         """Save after each task, and every `every` seconds within one."""
         if len(learner.stages) > self.stages:
             state = learner.net.state_dict()
-            self.whole = {
-                f"net.{k}": v.detach().cpu().clone() for k, v in state.items()
-            }
+            self.whole = {f"net.{k}": v.detach().cpu().clone() for k, v in state.items()}
             self.stages = len(learner.stages)
         elif time.monotonic() - self.saved < self.every:
             return
@@ -131,8 +128,7 @@ class Checkpoint:
             halves, partial = _below("partial.", tensors), state["partial"]
         except (KeyError, TypeError, RuntimeError) as error:
             raise core.RclCpbError(
-                f"{self.path} is from another version: delete it to start this run"
-                " over."
+                f"{self.path} is from another version: delete it to start this run over."
             ) from error
         learner.stages, learner.net, self.stages = stages, net, len(stages)
         learner.partial = partial | ({"tensors": halves} if halves else {})
@@ -165,9 +161,7 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors whose names begin so, by the rest of their names."""
-    return {
-        k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)
-    }
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
 def _network(
@@ -202,8 +196,12 @@ class Job(NamedTuple):
 
     def about(self) -> dict[str, Any]:
         """What makes it this run."""
-        return {"scenario": self.scenario, "method": self.method, "seed": self.seed,
-                "config": as_json(self.config)}  # fmt: skip
+        return {
+            "scenario": self.scenario,
+            "method": self.method,
+            "seed": self.seed,
+            "config": as_json(self.config),
+        }
 
 
 def as_json(config: core.Config) -> dict[str, Any]:
@@ -218,8 +216,7 @@ def run_job(job: Job, progress: bool = False, patience: float = 0) -> core.Recor
         held = FileLock(job.path.with_suffix(".lock")).acquire(patience)
     except Timeout:
         raise core.RclCpbError(
-            f"another process is writing {job.path}: wait for it or choose another"
-            " --out."
+            f"another process is writing {job.path}: wait for it or choose another --out."
         ) from None
     except OSError as error:
         raise core.RclCpbError(
@@ -253,8 +250,7 @@ def _run_locked(job: Job, progress: bool) -> core.Record:
     scenario = core.make_scenario(job.scenario, job.seed, job.data_dir)
     about = job.about() | {"data": scenario.sha256()}
     checkpoint = Checkpoint(job.path.with_suffix(".safetensors"), about)
-    learner = core.Learner(scenario, job.config, job.seed, job.device, progress,
-                           checkpoint.keep)  # fmt: skip
+    learner = core.Learner(scenario, job.config, job.seed, job.device, progress, checkpoint.keep)
     with closing(learner.bar):  # what is said after it gets a line of its own
         checkpoint.restore(learner)
         record = core.learn(scenario, job.config, job.seed, job.method, learner=learner)
@@ -266,9 +262,7 @@ def _run_locked(job: Job, progress: bool) -> core.Record:
 # ------------------------------------------------------------------------------- sweeps
 
 
-def sweep_jobs(
-    base: Job, values: Mapping[str, Iterable[Any]], seeds: Iterable[int]
-) -> list[Job]:
+def sweep_jobs(base: Job, values: Mapping[str, Iterable[Any]], seeds: Iterable[int]) -> list[Job]:
     """A job for every combination of the values and every seed; its file says which.
 
     Values are as on the command line: 0.1, or "0.1,0.3" for a field with several.
@@ -316,18 +310,14 @@ def sweep(jobs: Iterable[Job], workers: int = -1, dask: str | None = None) -> li
     return failed
 
 
-def _outcomes(
-    todo: Sequence[Job], parent: int | None
-) -> Iterator[tuple[Job, core.Record | str]]:
+def _outcomes(todo: Sequence[Job], parent: int | None) -> Iterator[tuple[Job, core.Record | str]]:
     """Each job with its record or its error, as they come.
 
     A process that dies takes all others of its pool along. The runs they had go on
     after the rest, one at a time: that spares memory, and shows which one kills.
     """
     attempt, left = joblib.delayed(_attempt), dict(enumerate(todo))
-    parallel = joblib.Parallel(
-        return_as="generator_unordered", batch_size=1, pre_dispatch="all"
-    )
+    parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")
     try:
         calls = (attempt(i, job, parent) for i, job in enumerate(todo))
         for i, outcome in parallel(calls):
@@ -392,8 +382,7 @@ def _connected(address: str) -> Any:
         from distributed import Client
     except ImportError:
         raise core.RclCpbError(
-            "--dask needs the package distributed: pip install -r"
-            " requirements-cluster.txt."
+            "--dask needs the package distributed: pip install -r requirements-cluster.txt."
         ) from None
     try:
         client = Client(address, timeout=PATIENCE)
@@ -482,10 +471,25 @@ GROUPS = {
     "cifar100": ("mh-cifar100", "ta-cifar100"),
     "sequence": ("mnist-svhn-cifar10",),
 }
-PAIRS = (("rcl-cpb", "vcl"), ("rcl-cpb", "rcl-cpb-A"), ("rcl-cpb-plus", "vcl-plus"),
-         ("rcl-cpb-plus", "coreset-only"))  # fmt: skip
-HEADER = ("scenario", "method", "from", "accuracy %", "forgetting", "hidden", "neurons",
-          "parameters", "stored", "minutes", "seeds")  # fmt: skip
+PAIRS = (
+    ("rcl-cpb", "vcl"),
+    ("rcl-cpb", "rcl-cpb-A"),
+    ("rcl-cpb-plus", "vcl-plus"),
+    ("rcl-cpb-plus", "coreset-only"),
+)
+HEADER = (
+    "scenario",
+    "method",
+    "from",
+    "accuracy %",
+    "forgetting",
+    "hidden",
+    "neurons",
+    "parameters",
+    "stored",
+    "minutes",
+    "seeds",
+)
 
 
 def spread(values: list[float], digits: int = 2) -> str:
@@ -499,13 +503,18 @@ def summary(records: list[core.Record]) -> tuple[str, ...]:
     r = records[0]
     final = np.mean([r.hidden[-1] for r in records], axis=0)
     return (
-        r.scenario, r.method, "recorded",
+        r.scenario,
+        r.method,
+        "recorded",
         spread([100 * core.average_accuracy(r.accuracy) for r in records]),
         spread([100 * core.forgetting(r.accuracy) for r in records], 1),
-        str([round(n) for n in final]), f"{final.sum():.0f}",
-        f"{np.mean([r.parameters for r in records]):,.0f}", str(r.coreset_total),
-        f"{np.mean([sum(r.seconds) for r in records]) / 60:.1f}", str(len(records)),
-    )  # fmt: skip
+        str([round(n) for n in final]),
+        f"{final.sum():.0f}",
+        f"{np.mean([r.parameters for r in records]):,.0f}",
+        str(r.coreset_total),
+        f"{np.mean([sum(r.seconds) for r in records]) / 60:.1f}",
+        str(len(records)),
+    )
 
 
 def table_rows(results: Path, scenarios: Iterable[str]) -> list[tuple[str, ...]]:
@@ -518,25 +527,30 @@ def table_rows(results: Path, scenarios: Iterable[str]) -> list[tuple[str, ...]]
         for p in PAPER.get(scenario, []):
             accuracy = f"{p.accuracy}" + (f" ± {p.deviation}" if p.deviation else "")
             size = (str(list(p.hidden)), str(sum(p.hidden))) if p.hidden else ("", "")
-            rows.append((scenario, p.method, f"paper ({p.source})", accuracy, "", *size,
-                         "", "", "", ""))  # fmt: skip
+            rows.append(
+                (scenario, p.method, f"paper ({p.source})", accuracy, "", *size, "", "", "", "")
+            )
     return rows
 
 
 def paired(results: Path, scenario: str, a: str, b: str) -> str:
     """Method a against method b over the seeds both have: a sentence."""
-    first = {r.seed: 100 * core.average_accuracy(r.accuracy)
-             for r in load_records(results, scenario, a)}  # fmt: skip
-    second = {r.seed: 100 * core.average_accuracy(r.accuracy)
-              for r in load_records(results, scenario, b)}  # fmt: skip
+    first = {
+        r.seed: 100 * core.average_accuracy(r.accuracy) for r in load_records(results, scenario, a)
+    }
+    second = {
+        r.seed: 100 * core.average_accuracy(r.accuracy) for r in load_records(results, scenario, b)
+    }
     seeds = sorted(set(first) & set(second))
     if len(seeds) < 2:
         return ""
     x, y = [first[s] for s in seeds], [second[s] for s in seeds]
     wins = sum(p > q for p, q in zip(x, y, strict=True))
     p = float(ttest_rel(x, y).pvalue)
-    return (f"{scenario}: {a} - {b} = {np.mean(x) - np.mean(y):+.2f} points, better in"
-            f" {wins} of {len(seeds)} seeds (paired t-test p = {p:.2g})")  # fmt: skip
+    return (
+        f"{scenario}: {a} - {b} = {np.mean(x) - np.mean(y):+.2f} points, better in"
+        f" {wins} of {len(seeds)} seeds (paired t-test p = {p:.2g})"
+    )
 
 
 def format_table(rows: list[tuple[str, ...]], header: tuple[str, ...] = HEADER) -> str:
@@ -549,9 +563,7 @@ def format_table(rows: list[tuple[str, ...]], header: tuple[str, ...] = HEADER) 
 
 # ------------------------------------------------------------------------- command line
 
-Method = Literal[
-    "rcl-cpb", "rcl-cpb-A", "vcl", "rcl-cpb-plus", "vcl-plus", "coreset-only"
-]
+Method = Literal["rcl-cpb", "rcl-cpb-A", "vcl", "rcl-cpb-plus", "vcl-plus", "coreset-only"]
 
 
 def sized(job: Job, results: Path, method: str) -> Job:
@@ -598,19 +610,27 @@ class Run:
             print(f"seed {record.seed}: accuracy after the last task, by task: {last}")
         scenario = self.scenario.removesuffix("-5k")
         rows = [summary(records)]
-        rows += [row for row in table_rows(self.out, [self.scenario])
-                 if row[1] != self.method and row[2] == "recorded"]  # fmt: skip
+        rows += [
+            row
+            for row in table_rows(self.out, [self.scenario])
+            if row[1] != self.method and row[2] == "recorded"
+        ]
         rows += [row for row in table_rows(Path(), [scenario]) if row[2] != "recorded"]
         print(format_table(rows))
         if scenario != self.scenario:
-            print(
-                "(the paper's numbers are for all of MNIST, not for these 5,000 digits)"
-            )
+            print("(the paper's numbers are for all of MNIST, not for these 5,000 digits)")
 
     def job(self, seed: int, config: core.Config) -> Job:
         path = record_path(self.out, self.scenario, self.method, seed)
-        job = Job(self.scenario, self.method, seed, config, path, self.data_dir,
-                  choose_device(self.device))  # fmt: skip
+        job = Job(
+            self.scenario,
+            self.method,
+            seed,
+            config,
+            path,
+            self.data_dir,
+            choose_device(self.device),
+        )
         return sized(job, self.out, self.size_of) if self.size_of else job
 
 
@@ -646,23 +666,17 @@ class Sweep:
                 if (record := recorded(job)) is not None:
                     label = job.path.stem.rsplit("-seed", 1)[0]
                     done.setdefault(label, []).append(record)
-        rows = [
-            (r[0], label, *r[2:]) for label, rs in done.items() for r in [summary(rs)]
-        ]
+        rows = [(r[0], label, *r[2:]) for label, rs in done.items() for r in [summary(rs)]]
         print(format_table(rows))
         if failed:
-            raise core.RclCpbError(
-                f"{len(failed)} of {len(jobs)} runs failed: {'; '.join(failed)}"
-            )
+            raise core.RclCpbError(f"{len(failed)} of {len(jobs)} runs failed: {'; '.join(failed)}")
 
 
 @dataclass
 class Table:
     """Print recorded runs beside the paper's tables."""
 
-    group: tyro.conf.Positional[
-        Literal["mnist", "mnist-5k", "cifar100", "sequence"]
-    ] = "mnist"
+    group: tyro.conf.Positional[Literal["mnist", "mnist-5k", "cifar100", "sequence"]] = "mnist"
     results: Path = RESULTS
 
     def __call__(self, rest: list[str]) -> None:
@@ -694,13 +708,13 @@ class Data:
             digest = images.sha256()
             verdict = "no published checksum to compare with"
             if name in SHA256:
-                verdict = (
-                    "checksum ok" if digest == SHA256[name] else "CHECKSUM DIFFERS"
-                )
+                verdict = "checksum ok" if digest == SHA256[name] else "CHECKSUM DIFFERS"
                 bad |= digest != SHA256[name]
             shape = "x".join(map(str, images.x_train.shape[1:]))
-            print(f"{name:9} {len(images.y_train):,} + {len(images.y_test):,} images of"
-                  f" {shape}, {verdict}")  # fmt: skip
+            print(
+                f"{name:9} {len(images.y_train):,} + {len(images.y_test):,} images of"
+                f" {shape}, {verdict}"
+            )
         if bad:
             raise core.RclCpbError(
                 f"an image set in {root} is not the published one: delete it and run"
@@ -713,9 +727,12 @@ def parse_config(rest: list[str], default: core.Config, *options: Any) -> core.C
     if not rest:
         return default
     return tyro.cli(
-        core.Config, args=rest, default=default, prog="rclcpb_core.py run SCENARIO",
+        core.Config,
+        args=rest,
+        default=default,
+        prog="rclcpb_core.py run SCENARIO",
         config=options,
-    )  # fmt: skip
+    )
 
 
 def swept_values(rest: list[str]) -> dict[str, list[str]]:
@@ -748,9 +765,7 @@ def choose_device(name: str) -> str:
     if (name == "cuda" and not torch.cuda.is_available()) or (
         name == "mps" and not torch.backends.mps.is_available()
     ):
-        raise core.RclCpbError(
-            f"no {name} device here: use --device cpu or --device auto."
-        )
+        raise core.RclCpbError(f"no {name} device here: use --device cpu or --device auto.")
     return name
 
 
@@ -762,17 +777,17 @@ def main(args: list[str] | None = None) -> None:
             | Annotated[Sweep, tyro.conf.subcommand("sweep")]
             | Annotated[Table, tyro.conf.subcommand("table")]
             | Annotated[Data, tyro.conf.subcommand("data")],
-            args=args, prog="rclcpb_core.py", return_unknown_args=True,
+            args=args,
+            prog="rclcpb_core.py",
+            return_unknown_args=True,
             config=(tyro.conf.OmitSubcommandPrefixes,),
-        )  # fmt: skip
+        )
         command(rest)
     except core.RclCpbError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        print(
-            "\nstopped; the same command goes on from the last save.", file=sys.stderr
-        )
+        print("\nstopped; the same command goes on from the last save.", file=sys.stderr)
         raise SystemExit(130) from None
     except BrokenPipeError:  # `table | head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

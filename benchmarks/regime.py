@@ -40,14 +40,24 @@ class LastRow(core.Learner):
 
 
 # What a head a task needs at evaluation only: such variants share one training.
-FITS = ("replay", "replay_newest", "replay_steps", "replay_epochs", "replay_batch",
-        "replay_lr", "replay_kl", "replay_views", "test_samples",
-        "test_mirror")  # fmt: skip
+FITS = (
+    "replay",
+    "replay_newest",
+    "replay_steps",
+    "replay_epochs",
+    "replay_batch",
+    "replay_lr",
+    "replay_kl",
+    "replay_views",
+    "test_samples",
+    "test_mirror",
+)
 _trained: dict[int, tuple[str, LastRow, list[int], float]] = {}  # the last, by seed
 
 
-def last_row(name: str, config: core.Config, seed: int, method: str, tasks: int,
-             data_dir: str | None) -> dict[str, Any]:  # fmt: skip
+def last_row(
+    name: str, config: core.Config, seed: int, method: str, tasks: int, data_dir: str | None
+) -> dict[str, Any]:
     """Accuracies on validation data after the last task, sizes and seconds."""
     began = time.time()
     scenario = core.holdout(core.make_scenario(name, seed, data_dir))
@@ -66,8 +76,12 @@ def last_row(name: str, config: core.Config, seed: int, method: str, tasks: int,
     else:
         _, learner, hidden, spent = _trained[seed]
         last = learner.again(config)
-    return {"accuracy": float(np.mean(last)), "last": last, "hidden": hidden,
-            "seconds": spent + time.time() - began}  # fmt: skip
+    return {
+        "accuracy": float(np.mean(last)),
+        "last": last,
+        "hidden": hidden,
+        "seconds": spent + time.time() - began,
+    }
 
 
 def variant(text: str, config: core.Config) -> core.Config:
@@ -92,20 +106,14 @@ def main() -> None:
     cli.add_argument("variants", nargs="+")
     cli.add_argument("--method", default="rcl-cpb", choices=core.METHODS)
     cli.add_argument("--seeds", type=int, nargs="+", default=[0])
-    cli.add_argument(
-        "--tasks", type=int, default=0, help="only the first so many tasks"
-    )
+    cli.add_argument("--tasks", type=int, default=0, help="only the first so many tasks")
     cli.add_argument("--data-dir", default=None)
     cli.add_argument("--out", type=Path, default=HERE / "book/results/regime")
     args = cli.parse_args()
     torch.set_num_threads(1)
     path = args.out / f"{args.scenario}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    done = (
-        [json.loads(line) for line in path.read_text().splitlines()]
-        if path.exists()
-        else []
-    )
+    done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     default = json.loads(json.dumps(asdict(core.Config())))
     for row in done:  # fields younger than the row have their defaults
         row["config"] = default | row["config"]
@@ -128,17 +136,14 @@ def main() -> None:
                 row = (
                     key
                     | {"variant": text}
-                    | last_row(args.scenario, config, seed, args.method, args.tasks,
-                               args.data_dir)
-                )  # fmt: skip
+                    | last_row(args.scenario, config, seed, args.method, args.tasks, args.data_dir)
+                )
                 with path.open("a") as file:
                     file.write(json.dumps(row) + "\n")
             results.append(row)
         mean = 100 * np.mean([r["accuracy"] for r in results])
         spread = 100 * np.std([r["accuracy"] for r in results])
-        size = (
-            np.mean([r["hidden"] for r in results], axis=0).round().astype(int).tolist()
-        )
+        size = np.mean([r["hidden"] for r in results], axis=0).round().astype(int).tolist()
         last = np.mean([r["last"] for r in results], axis=0)
         seconds = np.mean([r["seconds"] for r in results])
         print(

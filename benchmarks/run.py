@@ -42,9 +42,7 @@ def whole_run(scenario: core.Scenario) -> dict[str, Any]:
     seconds, record = timed(lambda: core.learn(scenario, core.preset(SCENARIO)))
     share = [
         s / (whole - s)
-        for s, whole in zip(
-            record.structure_seconds[1:], record.seconds[1:], strict=True
-        )
+        for s, whole in zip(record.structure_seconds[1:], record.seconds[1:], strict=True)
     ]
     return {
         "cpu_seconds": seconds,
@@ -83,12 +81,9 @@ def growth(scenario: core.Scenario) -> dict[str, list[dict[str, float]]]:
             }
             for n in tasks
         ],
-        "neurons": [
-            {"n": n, "cpu_seconds": seconds(scenario, n)} for n in (64, 128, 256, 512)
-        ],
+        "neurons": [{"n": n, "cpu_seconds": seconds(scenario, n)} for n in (64, 128, 256, 512)],
         "samples": [
-            {"n": images // k, "cpu_seconds": seconds(thinned(scenario, k))}
-            for k in (8, 4, 2, 1)
+            {"n": images // k, "cpu_seconds": seconds(thinned(scenario, k))} for k in (8, 4, 2, 1)
         ],
     }
 
@@ -113,9 +108,12 @@ def prediction(trunk: bool, hidden: tuple[int, ...], rounds: int) -> dict[str, A
         times["predict"].append(timed(partial(core.predict, net, x, 0, SAMPLES))[0])
     loop, ours = (1e3 * float(np.median(t)) for t in times.values())
     return {
-        "kind": "conv" if trunk else "mlp", "hidden": list(hidden),
-        "loop_milliseconds": loop, "predict_milliseconds": ours, "faster": loop / ours,
-    }  # fmt: skip
+        "kind": "conv" if trunk else "mlp",
+        "hidden": list(hidden),
+        "loop_milliseconds": loop,
+        "predict_milliseconds": ours,
+        "faster": loop / ours,
+    }
 
 
 def main() -> None:
@@ -135,9 +133,7 @@ def main() -> None:
     for name, rows in sweeps.items():
         cells = ", ".join(f"{row['n']}: {row['cpu_seconds']:.1f} s" for row in rows)
         print(f"{name}: {cells}")
-    mlps = [
-        prediction(False, (h, k), 40) for h, k in ((100, 100), (160, 128), (256, 256))
-    ]
+    mlps = [prediction(False, (h, k), 40) for h, k in ((100, 100), (160, 128), (256, 256))]
     predictions = [*mlps, prediction(True, (128, 128), 4)]
     for row in predictions:
         print(
@@ -145,10 +141,17 @@ def main() -> None:
             f" {row['loop_milliseconds']:.1f} ms, predict"
             f" {row['predict_milliseconds']:.1f} ms, {row['faster']:.2f} times as fast"
         )
-    about = {"scenario": SCENARIO, "threads": 1, "torch": torch.__version__,
-             "python": platform.python_version(), "machine": platform.machine(),
-             "load": getattr(os, "getloadavg", lambda: (None,))()[0],
-             "run": run, "growth": sweeps, "prediction": predictions}  # fmt: skip
+    about = {
+        "scenario": SCENARIO,
+        "threads": 1,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "load": getattr(os, "getloadavg", lambda: (None,))()[0],
+        "run": run,
+        "growth": sweeps,
+        "prediction": predictions,
+    }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(about, indent=1) + "\n")
 

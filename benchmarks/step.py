@@ -163,8 +163,9 @@ def peers() -> dict[str, tuple[Any, Any, Callable[[Network], Any]]]:
     }
 
 
-def measure(case: Case, others: dict[str, Any], quick: bool,
-            clock: Callable[[], float]) -> dict[str, float]:  # fmt: skip
+def measure(
+    case: Case, others: dict[str, Any], quick: bool, clock: Callable[[], float]
+) -> dict[str, float]:
     """Milliseconds a step of each method: the median over the rounds."""
     torch.manual_seed(0)
     plain = network(case, nn.Linear, lambda a, b: nn.Conv2d(a, b, 3, padding=1))
@@ -200,17 +201,18 @@ def table(rows: list[dict[str, Any]]) -> str:
     heads = [f"{row['kind']} {row['hidden']}" for row in rows]
     lines = [f"{'':24}" + "".join(f"{head:>20}" for head in heads)]
     for name in rows[0]["milliseconds"]:
-        cells = (
-            f"{r['milliseconds'][name]:.2f} ms {r['ratio'][name]:5.2f}" for r in rows
-        )
+        cells = (f"{r['milliseconds'][name]:.2f} ms {r['ratio'][name]:5.2f}" for r in rows)
         lines.append(f"{name:24}" + "".join(f"{cell:>20}" for cell in cells))
     return "\n".join(lines)
 
 
 def worst_ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
     """The core's largest ratio to plain layers, of each kind that has a target."""
-    kinds = {"mlp-weight": ("mlp", "weight"), "mlp-local": ("mlp", "local"),
-             "conv": ("conv", "weight")}  # fmt: skip
+    kinds = {
+        "mlp-weight": ("mlp", "weight"),
+        "mlp-local": ("mlp", "local"),
+        "conv": ("conv", "weight"),
+    }
     return {
         label: max(r["ratio"][f"core {how}"] for r in rows if r["kind"] == kind)
         for label, (kind, how) in kinds.items()
@@ -240,14 +242,22 @@ def main() -> None:
     for case in CASES:
         times = measure(case, others, args.quick, clock)
         ratio = {name: value / times["plain"] for name, value in times.items()}
-        rows.append({"kind": case.kind, "hidden": list(case.hidden),
-                     "milliseconds": times, "ratio": ratio})  # fmt: skip
+        rows.append(
+            {"kind": case.kind, "hidden": list(case.hidden), "milliseconds": times, "ratio": ratio}
+        )
     worst = worst_ratios(rows)
     load = getattr(os, "getloadavg", lambda: (None,))()[0]  # Windows has none
-    about = {"batch": BATCH, "threads": args.threads, "quick": args.quick,
-             "torch": torch.__version__, "python": platform.python_version(),
-             "machine": platform.machine(), "load": load, "worst": worst,
-             "cases": rows}  # fmt: skip
+    about = {
+        "batch": BATCH,
+        "threads": args.threads,
+        "quick": args.quick,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "load": load,
+        "worst": worst,
+        "cases": rows,
+    }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(about, indent=1) + "\n")
     print(table(rows))

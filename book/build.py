@@ -65,9 +65,7 @@ def source_of(name: str) -> Path | None:
 
 def pages() -> list[str]:
     contents = toc()
-    return [contents["root"]] + [
-        c["file"] for p in contents["parts"] for c in p["chapters"]
-    ]
+    return [contents["root"]] + [c["file"] for p in contents["parts"] for c in p["chapters"]]
 
 
 def notebooks() -> list[str]:
@@ -150,9 +148,7 @@ def filled(source: str) -> str:
     repository, revision = address()
     if not repository:
         return source
-    return source.replace(
-        UNFILLED, f'REPOSITORY, REVISION = "{repository}", "{revision}"'
-    )
+    return source.replace(UNFILLED, f'REPOSITORY, REVISION = "{repository}", "{revision}"')
 
 
 # ----------------------------------------------------------------------------- drafts
@@ -256,9 +252,7 @@ def complaints(name: str, nb: nbformat.NotebookNode) -> list[str]:
     elif code[0].outputs:
         found.append("its set-up cell has an output")
     for i, cell in enumerate(nb.cells):
-        if cell.cell_type == "code" and any(
-            len(x) > 88 for x in cell.source.split("\n")
-        ):
+        if cell.cell_type == "code" and any(len(x) > 88 for x in cell.source.split("\n")):
             found.append(f"cell {i} has a line above 88 columns")
         for output in cell.get("outputs", []):
             found += [f"cell {i}: {what}" for what in _output_complaints(output)]
@@ -270,9 +264,7 @@ def complaints(name: str, nb: nbformat.NotebookNode) -> list[str]:
             found.append(f"{words} words; wanted 1,200 to 2,000")
         lengths = sorted(len(cell.source.split("\n")) for cell in code[1:])
         if lengths and lengths[len(lengths) // 2] > 8:
-            found.append(
-                f"median code cell of {lengths[len(lengths) // 2]} lines, over 8"
-            )
+            found.append(f"median code cell of {lengths[len(lengths) // 2]} lines, over 8")
     size = len(json.dumps(nb))
     if size > SIZE_LIMIT:
         found.append(f"{size / 1e6:.2f} MB with its outputs; keep it below 1 MB")
@@ -305,16 +297,15 @@ def private_strings() -> list[str]:
 
 def tidy(nb: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Only what a reader needs: no times, widgets, progress bars or versions."""
-    nb.metadata = nbformat.from_dict({
-        "kernelspec": {"display_name": "Python 3", "language": "python",
-                       "name": "python3"},
-        "language_info": {"name": "python"},
-    })  # fmt: skip
+    nb.metadata = nbformat.from_dict(
+        {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        }
+    )
     nb.nbformat, nb.nbformat_minor = 4, 5
     for cell in nb.cells:
-        cell.metadata = {
-            k: v for k, v in cell.metadata.items() if k in ("tags", "mystnb")
-        }
+        cell.metadata = {k: v for k, v in cell.metadata.items() if k in ("tags", "mystnb")}
         if cell.cell_type == "code":
             cell.outputs = [o for o in cell.outputs if _wanted(o)]
             for output in cell.outputs:
@@ -352,9 +343,13 @@ def execute(name: str, target: Path) -> dict[str, Any]:
     os.environ["RCLCPB_STATIC"] = "1"
     nb, mark = renewed(read(BOOK / f"{name}.ipynb")), digest(name)
     began = time.perf_counter()
-    client = NotebookClient(nb, timeout=int(4 * CELL_LIMIT), kernel_name="python3",
-                            resources={"metadata": {"path": str(BOOK)}},
-                            extra_arguments=["--log-level=ERROR"])  # fmt: skip
+    client = NotebookClient(
+        nb,
+        timeout=int(4 * CELL_LIMIT),
+        kernel_name="python3",
+        resources={"metadata": {"path": str(BOOK)}},
+        extra_arguments=["--log-level=ERROR"],
+    )
     report: dict[str, Any] = {"name": name, "digest": mark, "error": "", "cells": []}
     try:
         client.execute()
@@ -388,14 +383,11 @@ def execute_all(names: list[str], folder: Path, jobs: int, force: bool) -> list[
             report = future.result()
             if report["error"]:
                 bad.append(f"{report['name']}: a cell failed\n{report['error']}")
-            print(
-                f"  executed {report['name']} in {report['seconds']:.0f} s", flush=True
-            )
+            print(f"  executed {report['name']} in {report['seconds']:.0f} s", flush=True)
     for name in names:
         cells = _report(folder, name).get("cells", [])
         slow = [i for i, s in enumerate(cells) if s > CELL_LIMIT]
-        bad += [f"{name}: cell {i} took {cells[i]:.0f} s, above {CELL_LIMIT:.0f}"
-                for i in slow]  # fmt: skip
+        bad += [f"{name}: cell {i} took {cells[i]:.0f} s, above {CELL_LIMIT:.0f}" for i in slow]
     return bad
 
 
@@ -419,9 +411,13 @@ SCENARIO_NAMES = {
 
 
 # In the table at a glance; a + row only where it is recorded.
-METHOD_NAMES = {"rcl-cpb": "RCL\u2011CPB", "vcl": "VCL",
-                "rcl-cpb-plus": "RCL\u2011CPB+", "vcl-plus": "VCL+",
-                "coreset-only": "stored images alone+"}  # fmt: skip
+METHOD_NAMES = {
+    "rcl-cpb": "RCL\u2011CPB",
+    "vcl": "VCL",
+    "rcl-cpb-plus": "RCL\u2011CPB+",
+    "vcl-plus": "VCL+",
+    "coreset-only": "stored images alone+",
+}
 
 
 def results_table(missing: bool = True) -> str:
@@ -433,12 +429,14 @@ def results_table(missing: bool = True) -> str:
     import rclcpb_runs as runs
 
     results = Path(os.environ.get("RCLCPB_RESULTS") or runs.RESULTS)
-    lines = ["| scenario | method | recorded here, % | sizes | seeds |"
-             " paper's number, % | paper's sizes |", "|---" * 7 + "|"]  # fmt: skip
+    lines = [
+        "| scenario | method | recorded here, % | sizes | seeds |"
+        " paper's number, % | paper's sizes |",
+        "|---" * 7 + "|",
+    ]
     for scenario, title in SCENARIO_NAMES.items():
         for method, shown in METHOD_NAMES.items():
-            paper = [p for p in runs.PAPER.get(scenario, [])
-                     if p.method.split(",")[0] == method]  # fmt: skip
+            paper = [p for p in runs.PAPER.get(scenario, []) if p.method.split(",")[0] == method]
             records = runs.load_records(results, scenario, method)
             if records or (missing and method in ("rcl-cpb", "vcl")):
                 row = _result_row(runs, records, paper)
@@ -491,8 +489,9 @@ def api_page() -> str:
         text = (ROOT / module).read_text()
         tree, lines = ast.parse(text), text.splitlines()
         out.append(f"## {module}\n\n{ast.get_docstring(tree).splitlines()[0]}\n")
-        rulers = [(i, m[1]) for i, line in enumerate(lines, 1)
-                  if (m := re.match(r"# -{5,} (.+)", line))]  # fmt: skip
+        rulers = [
+            (i, m[1]) for i, line in enumerate(lines, 1) if (m := re.match(r"# -{5,} (.+)", line))
+        ]
         for node in tree.body:
             while rulers and rulers[0][0] < node.lineno:
                 title = rulers.pop(0)[1]
@@ -611,8 +610,17 @@ def settings() -> dict[str, Any]:
 def build_html(source: Path, out: Path, clean: bool) -> list[str]:
     """jupyter-book with warnings as errors; the complaints."""
     start = "from jupyter_book.cli.main import main; main()"
-    command = [sys.executable, "-c", start, "build", str(source),
-               "--path-output", str(out), "-W", "--keep-going"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-c",
+        start,
+        "build",
+        str(source),
+        "--path-output",
+        str(out),
+        "-W",
+        "--keep-going",
+    ]
     if clean:
         shutil.rmtree(out / "_build" / "html", ignore_errors=True)
         command.append("--all")
@@ -631,9 +639,7 @@ def build_html(source: Path, out: Path, clean: bool) -> list[str]:
 
 def foreign(out: Path) -> list[str]:
     """Scripts, styles and pictures that a page would fetch from another host."""
-    pattern = re.compile(
-        r"<(?:script|link|img|iframe)[^>]+?(?:src|href)=\"(https?:[^\"]+)"
-    )
+    pattern = re.compile(r"<(?:script|link|img|iframe)[^>]+?(?:src|href)=\"(https?:[^\"]+)")
     found = []
     for page in sorted((out / "_build" / "html").glob("*.html")):
         links = set(pattern.findall(page.read_text()))
@@ -672,8 +678,7 @@ def build(options: argparse.Namespace) -> list[str]:
         bad += build_html(folder / "src", out, clean=not options.chapter)
         if not options.no_execute:
             print(timings_table(executed))
-    print(f"book: {folder / 'html' / 'index.html'}"
-          f" ({time.perf_counter() - began:.0f} s)")  # fmt: skip
+    print(f"book: {folder / 'html' / 'index.html'} ({time.perf_counter() - began:.0f} s)")
     return bad
 
 
@@ -685,14 +690,13 @@ def parse() -> argparse.Namespace:
     add("--chapter", metavar="NAME", help="execute only this one, e.g. 04_pruning")
     add("--no-execute", action="store_true", help="build from the committed outputs")
     add("--force", action="store_true", help="execute what has not changed, too")
-    add("--store", action="store_true",
-        help="write outputs into the notebooks, records into the README")
     add(
-        "--out", type=Path, default=BOOK, help="parent folder of _build (default: book)"
+        "--store",
+        action="store_true",
+        help="write outputs into the notebooks, records into the README",
     )
-    add(
-        "--jobs", type=int, default=min(2, os.cpu_count() or 1), help="chapters at once"
-    )
+    add("--out", type=Path, default=BOOK, help="parent folder of _build (default: book)")
+    add("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="chapters at once")
     add("--check", action="store_true", help="only look for mistakes")
     add("--draft", nargs=2, metavar=("NAME", "FILE"), help="make a chapter of a text")
     add("--text", metavar="NAME", help="print a chapter as text")

@@ -49,44 +49,80 @@ GREEN, SKY, PURPLE, YELLOW = "#009E73", "#56B4E9", "#CC79A7", "#F0E442"
 GREY, INK, OLIVE = "#767676", "#222222", "#8A7A00"  # yellow lines vanish on white
 
 COLOUR = {  # a colour means the same in every chapter
-    "rcl-cpb": BLUE, "rcl-cpb-A": ORANGE, "vcl": VERMILION, "paper": GREY,
-    "plain": PURPLE, "coreset-only": GREEN, "rcl-cpb-plus": SKY, "vcl-plus": OLIVE,
+    "rcl-cpb": BLUE,
+    "rcl-cpb-A": ORANGE,
+    "vcl": VERMILION,
+    "paper": GREY,
+    "plain": PURPLE,
+    "coreset-only": GREEN,
+    "rcl-cpb-plus": SKY,
+    "vcl-plus": OLIVE,
     "own": INK,
-}  # fmt: skip
+}
 LABEL = {
-    "rcl-cpb": "RCL-CPB", "rcl-cpb-A": "−A (no growth)", "vcl": "VCL (−AP)",
-    "paper": "paper", "plain": "plain network", "coreset-only": "stored images only",
-    "rcl-cpb-plus": "RCL-CPB+", "vcl-plus": "VCL+", "own": "each in its own settings",
-}  # fmt: skip
+    "rcl-cpb": "RCL-CPB",
+    "rcl-cpb-A": "−A (no growth)",
+    "vcl": "VCL (−AP)",
+    "paper": "paper",
+    "plain": "plain network",
+    "coreset-only": "stored images only",
+    "rcl-cpb-plus": "RCL-CPB+",
+    "vcl-plus": "VCL+",
+    "own": "each in its own settings",
+}
 MARKER = {
-    "rcl-cpb": "o", "rcl-cpb-A": "s", "vcl": "^", "paper": "D", "plain": "v",
-    "coreset-only": "P", "rcl-cpb-plus": "o", "vcl-plus": "^", "own": "x",
-}  # fmt: skip
-TASK_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, INK, YELLOW, GREY,
-                "#7F3C8D")  # fmt: skip
+    "rcl-cpb": "o",
+    "rcl-cpb-A": "s",
+    "vcl": "^",
+    "paper": "D",
+    "plain": "v",
+    "coreset-only": "P",
+    "rcl-cpb-plus": "o",
+    "vcl-plus": "^",
+    "own": "x",
+}
+TASK_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, INK, YELLOW, GREY, "#7F3C8D")
 
 WIDTH = 7.2  # inches: the text column
 
 
 def use_style() -> None:
     """One look: an opaque white ground (for dark mode too), few lines, clear type."""
-    mpl.rcParams.update({
-        "figure.figsize": (WIDTH, 3.2), "figure.dpi": 110, "figure.facecolor": "white",
-        "savefig.facecolor": "white", "axes.facecolor": "white",
-        "figure.constrained_layout.use": True,
-        "font.size": 10, "axes.titlesize": 10.5, "axes.labelsize": 10,
-        "axes.titlelocation": "left", "xtick.labelsize": 9, "ytick.labelsize": 9,
-        "axes.spines.top": False, "axes.spines.right": False,
-        "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK,
-        "xtick.color": INK, "ytick.color": INK, "axes.axisbelow": True,
-        "lines.linewidth": 1.8, "lines.markersize": 5, "legend.frameon": False,
-        "image.cmap": "Greys", "image.interpolation": "nearest",
-        "axes.prop_cycle": mpl.cycler(color=TASK_COLOURS[:6]),
-    })  # fmt: skip
+    mpl.rcParams.update(
+        {
+            "figure.figsize": (WIDTH, 3.2),
+            "figure.dpi": 110,
+            "figure.facecolor": "white",
+            "savefig.facecolor": "white",
+            "axes.facecolor": "white",
+            "figure.constrained_layout.use": True,
+            "font.size": 10,
+            "axes.titlesize": 10.5,
+            "axes.labelsize": 10,
+            "axes.titlelocation": "left",
+            "xtick.labelsize": 9,
+            "ytick.labelsize": 9,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.edgecolor": INK,
+            "axes.labelcolor": INK,
+            "text.color": INK,
+            "xtick.color": INK,
+            "ytick.color": INK,
+            "axes.axisbelow": True,
+            "lines.linewidth": 1.8,
+            "lines.markersize": 5,
+            "legend.frameon": False,
+            "image.cmap": "Greys",
+            "image.interpolation": "nearest",
+            "axes.prop_cycle": mpl.cycler(color=TASK_COLOURS[:6]),
+        }
+    )
 
 
-def end_labels(ax: Axes, entries: Iterable[tuple[float, str, str]],
-               x: float | None = None, gap: float = 0.06) -> None:  # fmt: skip
+def end_labels(
+    ax: Axes, entries: Iterable[tuple[float, str, str]], x: float | None = None, gap: float = 0.06
+) -> None:
     """Write labels at the ends of lines, (y, text, colour) each, moved apart."""
     low, high = ax.get_ylim()
     x = ax.dataLim.x1 if x is None else x
@@ -100,15 +136,29 @@ def end_labels(ax: Axes, entries: Iterable[tuple[float, str, str]],
             middle = (places[i] + places[i + 1]) / 2
             places[i : i + 2] = middle + np.array([-0.51, 0.51]) * gap * (high - low)
     for place, (_, text, colour) in zip(places, ordered, strict=True):
-        ax.annotate(text, (x, place), xytext=(6, 0), textcoords="offset points",
-                    color=colour, va="center", annotation_clip=False)  # fmt: skip
+        ax.annotate(
+            text,
+            (x, place),
+            xytext=(6, 0),
+            textcoords="offset points",
+            color=colour,
+            va="center",
+            annotation_clip=False,
+        )
 
 
 def dots(ax: Axes, x: float, values: Sequence[float], method: str) -> None:
     """Every seed a dot, the mean a short line."""
     spread = np.linspace(-0.06, 0.06, len(values)) if len(values) > 1 else [0.0]
-    ax.plot(x + np.asarray(spread), values, MARKER[method], color=COLOUR[method],
-            alpha=0.75, mec="white", mew=0.5)  # fmt: skip
+    ax.plot(
+        x + np.asarray(spread),
+        values,
+        MARKER[method],
+        color=COLOUR[method],
+        alpha=0.75,
+        mec="white",
+        mew=0.5,
+    )
     ax.hlines(np.mean(values), x - 0.16, x + 0.16, color=COLOUR[method], lw=2)
 
 
@@ -162,8 +212,9 @@ UNDER = 'style="font-size:0.9em;line-height:1.4;margin-top:0.3em"'
 PICTURE = 'style="max-width:100%;height:auto;background:#fff;border-radius:4px"'
 
 
-def show(fig: Figure, alt: str, caption: str = "", source: str = "computed here",
-         dpi: int = 110) -> None:  # fmt: skip
+def show(
+    fig: Figure, alt: str, caption: str = "", source: str = "computed here", dpi: int = 110
+) -> None:
     """Display a figure with alt text and a caption that names its source.
 
     source: "computed here", `recorded(records)`, "paper's number", or a mix of them in
@@ -180,9 +231,13 @@ def show(fig: Figure, alt: str, caption: str = "", source: str = "computed here"
     display(Page(code, f"[figure: {alt}] {caption}"))
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "",
-          source: str = "computed here", wrap: dict[int, int] | None = None,
-          ) -> None:  # fmt: skip
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    caption: str = "",
+    source: str = "computed here",
+    wrap: dict[int, int] | None = None,
+) -> None:
     """Display a table; numbers are written as given, so format them first.
 
     wrap: columns of sentences, whose lines may break, and their least width in em.
@@ -194,10 +249,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "
     head = "".join(f'<th scope="col">{html.escape(c)}</th>' for c in header)
     body = "".join(
         "<tr>"
-        + "".join(
-            f"<td{style}>{html.escape(c)}</td>"
-            for style, c in zip(styles, row, strict=True)
-        )
+        + "".join(f"<td{style}>{html.escape(c)}</td>" for style, c in zip(styles, row, strict=True))
         + "</tr>"
         for row in rows
     )
@@ -261,9 +313,16 @@ BUTTON = (
 )
 
 
-def slider(frames: Iterable[Figure | bytes], labels: Sequence[str], alt: str,
-           caption: str = "", source: str = "computed here", start: int = 0,
-           speed: int = 900, dpi: int = 90) -> None:  # fmt: skip
+def slider(
+    frames: Iterable[Figure | bytes],
+    labels: Sequence[str],
+    alt: str,
+    caption: str = "",
+    source: str = "computed here",
+    start: int = 0,
+    speed: int = 900,
+    dpi: int = 90,
+) -> None:
     """Pre-rendered frames behind a range input and a play button; needs no kernel.
 
     labels: one a frame, shown beside the slider and added to the frame's alt text; keep
@@ -285,15 +344,25 @@ def slider(frames: Iterable[Figure | bytes], labels: Sequence[str], alt: str,
         return json.dumps(list(values), ensure_ascii=False).replace("<", "\\u003c")
 
     parts = {
-        "FIGURE": FIGURE, "PICTURE": PICTURE, "UNDER": UNDER, "STYLE": BUTTON,
-        "SPEED": str(speed), "LAST": str(len(pictures) - 1), "START": str(start),
-        "WIDTH": str(width), "HEIGHT": str(height), "ID": f"rcl-{digest[:12]}",
-        "LABELS": script(labels), "ALTS": script([f"{alt}: {x}" for x in labels]),
+        "FIGURE": FIGURE,
+        "PICTURE": PICTURE,
+        "UNDER": UNDER,
+        "STYLE": BUTTON,
+        "SPEED": str(speed),
+        "LAST": str(len(pictures) - 1),
+        "START": str(start),
+        "WIDTH": str(width),
+        "HEIGHT": str(height),
+        "ID": f"rcl-{digest[:12]}",
+        "LABELS": script(labels),
+        "ALTS": script([f"{alt}: {x}" for x in labels]),
         "NAME": html.escape(f"choose a frame: {alt}"),
         "LABEL": html.escape(labels[start]),
-        "ALT": html.escape(f"{alt}: {labels[start]}"), "CAPTION": html.escape(caption),
-        "FIRST": uris[start], "FRAMES": script(others),
-    }  # fmt: skip
+        "ALT": html.escape(f"{alt}: {labels[start]}"),
+        "CAPTION": html.escape(caption),
+        "FIRST": uris[start],
+        "FRAMES": script(others),
+    }
     words = f"[player: {alt}; {len(labels)} frames] {caption}"
     display(Page(_fill(PLAYER, parts), words))
 
@@ -335,17 +404,16 @@ def live(function: Callable[..., Figure], **widgets: Any) -> None:
 
 def full() -> bool:
     """RCLCPB_MODE=full asks for all of MNIST, where it is on disk."""
-    return (
-        os.environ.get("RCLCPB_MODE") == "full"
-        and (core.data_root() / "mnist.npz").exists()
-    )
+    return os.environ.get("RCLCPB_MODE") == "full" and (core.data_root() / "mnist.npz").exists()
 
 
 def scenario(name: str, seed: int = 0) -> core.Scenario:
     """The scenario on the embedded 5,000 digits, or on all of MNIST in full mode."""
     if os.environ.get("RCLCPB_MODE") == "full" and not full():
-        print("RCLCPB_MODE=full, but MNIST is not on disk: going on with 5,000 digits."
-              " `python rclcpb_core.py data mnist --download` gets it.")  # fmt: skip
+        print(
+            "RCLCPB_MODE=full, but MNIST is not on disk: going on with 5,000 digits."
+            " `python rclcpb_core.py data mnist --download` gets it."
+        )
     return core.make_scenario(name if full() else f"{name}-5k", seed)
 
 
@@ -354,8 +422,9 @@ def images() -> core.Images:
     return core.load_images("mnist" if full() else "mnist5k")
 
 
-def matrix(ax: Axes, accuracy: Sequence[Sequence[float]], tasks: Sequence[str],
-           title: str = "") -> None:  # fmt: skip
+def matrix(
+    ax: Axes, accuracy: Sequence[Sequence[float]], tasks: Sequence[str], title: str = ""
+) -> None:
     """R as a picture: a row after each task, a column for each task, in per cent."""
     n = len(tasks)
     values = np.full((n, n), np.nan)
@@ -363,8 +432,14 @@ def matrix(ax: Axes, accuracy: Sequence[Sequence[float]], tasks: Sequence[str],
         values[i, : len(row)] = row
     ax.imshow(values, vmin=0, vmax=1.25, cmap="Blues")
     for i, j in zip(*np.nonzero(~np.isnan(values)), strict=True):
-        ax.text(j, i, f"{100 * values[i, j]:.0f}", ha="center", va="center",
-                color="white" if values[i, j] > 0.75 else INK)  # fmt: skip
+        ax.text(
+            j,
+            i,
+            f"{100 * values[i, j]:.0f}",
+            ha="center",
+            va="center",
+            color="white" if values[i, j] > 0.75 else INK,
+        )
     ax.set_xticks(range(n), tasks)
     ax.set_yticks(range(n), tasks)
     ax.tick_params(length=0)
@@ -396,42 +471,67 @@ def answers_so_far(answers: Sequence[Any], tasks: Sequence[str]) -> Figure:
         share = 100 * np.bincount(np.asarray(answer), minlength=10) / len(answer)
         ends = np.cumsum(share)
         for digit in np.flatnonzero(share):
-            ax.barh(y, share[digit], left=ends[digit] - share[digit], height=0.7,
-                    color=TASK_COLOURS[digit // 2], ec="white")  # fmt: skip
+            ax.barh(
+                y,
+                share[digit],
+                left=ends[digit] - share[digit],
+                height=0.7,
+                color=TASK_COLOURS[digit // 2],
+                ec="white",
+            )
             if share[digit] > 4:
-                ax.text(ends[digit] - share[digit] / 2, y, str(digit), ha="center",
-                        va="center", color="white", fontweight="bold")  # fmt: skip
+                ax.text(
+                    ends[digit] - share[digit] / 2,
+                    y,
+                    str(digit),
+                    ha="center",
+                    va="center",
+                    color="white",
+                    fontweight="bold",
+                )
     ax.set_yticks(range(len(tasks)), tasks)
     ax.set(ylim=(len(tasks) - 0.5, -0.5), xlim=(0, 100), ylabel="after learning")
     ax.set_xlabel("answers to zeros, % (the number in a bar is the answer)")
     return fig
 
 
-def forgetting_curves(runs_of: dict[str, Sequence[Sequence[float]]],
-                      tasks: Sequence[str]) -> Figure:  # fmt: skip
+def forgetting_curves(
+    runs_of: dict[str, Sequence[Sequence[float]]], tasks: Sequence[str]
+) -> Figure:
     """A panel a question: accuracy on each task, from when it was learned on."""
     fig, axes = plt.subplots(1, len(runs_of), figsize=(WIDTH, 2.9), sharey=True)
     for ax, (title, accuracy) in zip(axes, runs_of.items(), strict=True):
         last = len(accuracy) - 1
         for j in range(len(accuracy)):
             values = [100 * accuracy[i][j] for i in range(j, last + 1)]
-            ax.plot(range(j, last + 1), values, color=TASK_COLOURS[j],
-                    marker="os^Dv"[j % 5], clip_on=False)  # fmt: skip
+            ax.plot(
+                range(j, last + 1),
+                values,
+                color=TASK_COLOURS[j],
+                marker="os^Dv"[j % 5],
+                clip_on=False,
+            )
         ax.set_xticks(range(last + 1), tasks, fontsize=8)
         ax.set_title(title)
         ax.set_xlabel("after learning")
         ax.set_ylim(0, 103)
     axes[0].set_ylabel("accuracy, %")
-    handles = [mpl.lines.Line2D([], [], color=TASK_COLOURS[j], label=task,
-                                marker="os^Dv"[j % 5])
-               for j, task in enumerate(tasks)]  # fmt: skip
-    fig.legend(handles=handles, loc="outside lower center", ncols=len(tasks),
-               fontsize=9, title="tested on", title_fontsize=9)  # fmt: skip
+    handles = [
+        mpl.lines.Line2D([], [], color=TASK_COLOURS[j], label=task, marker="os^Dv"[j % 5])
+        for j, task in enumerate(tasks)
+    ]
+    fig.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=len(tasks),
+        fontsize=9,
+        title="tested on",
+        title_fontsize=9,
+    )
     return fig
 
 
-def matrices(runs_of: dict[str, Sequence[Sequence[float]]],
-             tasks: Sequence[str]) -> Figure:  # fmt: skip
+def matrices(runs_of: dict[str, Sequence[Sequence[float]]], tasks: Sequence[str]) -> Figure:
     """An R matrix a question, side by side."""
     fig, axes = plt.subplots(1, len(runs_of), figsize=(WIDTH, 2.9))
     for ax, (title, accuracy) in zip(axes, runs_of.items(), strict=True):
@@ -442,16 +542,18 @@ def matrices(runs_of: dict[str, Sequence[Sequence[float]]],
     return fig
 
 
-def sinking(steps: Sequence[int], old: Sequence[float], new: Sequence[float],
-            accuracy: Sequence[float]) -> Figure:  # fmt: skip
+def sinking(
+    steps: Sequence[int], old: Sequence[float], new: Sequence[float], accuracy: Sequence[float]
+) -> Figure:
     """Old images in the first steps of a new task: their logits, and the accuracy."""
     fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.8))
     left.plot(steps, old, color=TASK_COLOURS[0])
     left.plot(steps, new, color=TASK_COLOURS[1], ls="--")
     left.set(xlabel="steps of the new task", ylabel="mean largest logit")
     left.set_title("old images: outputs")
-    end_labels(left, [(old[-1], "old classes", TASK_COLOURS[0]),
-                      (new[-1], "new classes", TASK_COLOURS[1])])  # fmt: skip
+    end_labels(
+        left, [(old[-1], "old classes", TASK_COLOURS[0]), (new[-1], "new classes", TASK_COLOURS[1])]
+    )
     right.plot(steps, 100 * np.asarray(accuracy), color=TASK_COLOURS[0])
     right.set(xlabel="steps of the new task", ylabel="accuracy, %", ylim=(-3, 103))
     right.set_title("old images: accuracy")
@@ -466,8 +568,15 @@ def confusion(truth: Any, answer: Any, title: str) -> Figure:
     fig, ax = plt.subplots(figsize=(4.6, 4.2))
     ax.imshow(share, vmin=0, vmax=120, cmap="Blues")
     for i, j in zip(*np.nonzero(share >= 1), strict=True):
-        ax.text(j, i, f"{share[i, j]:.0f}", ha="center", va="center", fontsize=8,
-                color="white" if share[i, j] > 70 else INK)  # fmt: skip
+        ax.text(
+            j,
+            i,
+            f"{share[i, j]:.0f}",
+            ha="center",
+            va="center",
+            fontsize=8,
+            color="white" if share[i, j] > 70 else INK,
+        )
     ax.set(xticks=range(10), yticks=range(10), xlabel="answer", ylabel="digit")
     ax.tick_params(length=0)
     ax.set_title(title)
@@ -477,9 +586,13 @@ def confusion(truth: Any, answer: Any, title: str) -> Figure:
 # ----------------------------------------------------------- 2 weights as distributions
 
 
-def one_weight(points: tuple[Any, Any], prior: tuple[float, float],
-               exact: tuple[float, float], learned: tuple[float, float] | None,
-               truth: float) -> Figure:  # fmt: skip
+def one_weight(
+    points: tuple[Any, Any],
+    prior: tuple[float, float],
+    exact: tuple[float, float],
+    learned: tuple[float, float] | None,
+    truth: float,
+) -> Figure:
     """Data for one weight beside its prior, exact posterior and learned q."""
     fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.9))
     x, y = (np.asarray(values) for values in points)
@@ -518,8 +631,14 @@ def rho_moves(layers: Sequence[Any], start: float, reach: float) -> Figure:
     for edge in (start - reach, start + reach):
         ax.axvline(edge, color=GREY, ls="--", lw=1)
     ax.text(start, len(layers) - 0.42, " start", va="bottom")
-    ax.text(start + reach, len(layers) - 0.42, "as far as Adam can go ", ha="right",
-            va="bottom", color=GREY)  # fmt: skip
+    ax.text(
+        start + reach,
+        len(layers) - 0.42,
+        "as far as Adam can go ",
+        ha="right",
+        va="bottom",
+        color=GREY,
+    )
     ax.set_yticks(range(len(layers)), names)
     ax.set(ylim=(-0.6, len(layers) - 0.1), xlabel="ρ after training")
     return fig
@@ -529,8 +648,9 @@ def guesses(pictures: Any, probabilities: Any, labels: Any, columns: int = 6) ->
     """Images with the two likeliest answers; a cross marks a wrong first one."""
     rows = -(-len(pictures) // columns)
     fig, axes = plt.subplots(rows, columns, figsize=(WIDTH, 1.55 * rows))
-    for ax, picture, p, label in zip(axes.flat, pictures, np.asarray(probabilities),
-                                     labels, strict=True):  # fmt: skip
+    for ax, picture, p, label in zip(
+        axes.flat, pictures, np.asarray(probabilities), labels, strict=True
+    ):
         best = np.argsort(p)[::-1][:2]
         words = ", ".join(f"{c}: {100 * p[c]:.0f}%" for c in best)
         ax.imshow(np.asarray(picture).reshape(28, 28))
@@ -547,10 +667,10 @@ def coverage(shares: Any, curves: dict[str, tuple[Any, str]]) -> Figure:
     for values, method in curves.values():
         style = "-" if method == "rcl-cpb" else "--"
         ax.plot(100 * shares, 100 * np.asarray(values), color=COLOUR[method], ls=style)
-    end_labels(ax, [(100 * values[-1], name, COLOUR[method])
-                    for name, (values, method) in curves.items()])  # fmt: skip
-    ax.set(xlabel="share of the images answered, surest first, %",
-           ylabel="accuracy on them, %")  # fmt: skip
+    end_labels(
+        ax, [(100 * values[-1], name, COLOUR[method]) for name, (values, method) in curves.items()]
+    )
+    ax.set(xlabel="share of the images answered, surest first, %", ylabel="accuracy on them, %")
     return fig
 
 
@@ -564,8 +684,7 @@ def overconfidence(angles: Any, curves: dict[str, tuple[Any, Any, str]]) -> Figu
         ax.plot(angles, right, color=INK, marker="s", ls="--")
         ax.set(xlabel="turned by, degrees", ylim=(0, 103), xticks=range(0, 181, 45))
         ax.set_title(name)
-        end_labels(ax, [(sure[-1], "confidence", COLOUR[method]),
-                        (right[-1], "accuracy", INK)])  # fmt: skip
+        end_labels(ax, [(sure[-1], "confidence", COLOUR[method]), (right[-1], "accuracy", INK)])
     axes[0].set_ylabel("%")
     return fig
 
@@ -577,11 +696,9 @@ def draws(picture: Any, probabilities: Any, title: str) -> Figure:
     left.set(xticks=[], yticks=[])
     p = np.asarray(probabilities)  # (draws, classes)
     shift = np.random.default_rng(0).uniform(-0.28, 0.28, p.shape)
-    right.plot((np.arange(10) + shift).ravel(), p.ravel(), ".", color=BLUE, alpha=0.25,
-               ms=4)  # fmt: skip
+    right.plot((np.arange(10) + shift).ravel(), p.ravel(), ".", color=BLUE, alpha=0.25, ms=4)
     right.hlines(p.mean(0), np.arange(10) - 0.35, np.arange(10) + 0.35, color=VERMILION)
-    right.set(xticks=range(10), ylim=(-0.03, 1.03), xlabel="class",
-              ylabel="probability")  # fmt: skip
+    right.set(xticks=range(10), ylim=(-0.03, 1.03), xlabel="class", ylabel="probability")
     right.set_title(title)
     return fig
 
@@ -595,9 +712,12 @@ def two_weights(cases: dict[str, tuple[Any, Any, Any]], total: float) -> Figure:
     turn = np.linspace(0, 2 * np.pi, 200)
     for ax, (title, (mean, deviation, answer)) in zip(axes, cases.items(), strict=True):
         for radius in (1, 2):
-            ax.plot(mean[0] + radius * deviation[0] * np.cos(turn),
-                    mean[1] + radius * deviation[1] * np.sin(turn), color=BLUE,
-                    lw=1.6 / radius)  # fmt: skip
+            ax.plot(
+                mean[0] + radius * deviation[0] * np.cos(turn),
+                mean[1] + radius * deviation[1] * np.sin(turn),
+                color=BLUE,
+                lw=1.6 / radius,
+            )
         line = np.array([-0.6, 2.6])
         ax.plot(line, total - line, color=ORANGE, ls="--")
         ax.annotate("", answer, mean, arrowprops={"arrowstyle": "-|>", "color": INK})
@@ -621,8 +741,15 @@ def widths(sigma: dict[str, Any], start: float, prior: float) -> Figure:
         ax.stairs(100 * counts / counts.sum(), edges, fill=True, color=BLUE)
         for place, name in ((start, "start "), (prior, "prior ")):
             ax.axvline(place, color=INK, ls="--", lw=1)
-            ax.text(place, 0.97, name, ha="right", va="top", fontsize=9,
-                    transform=ax.get_xaxis_transform())  # fmt: skip
+            ax.text(
+                place,
+                0.97,
+                name,
+                ha="right",
+                va="top",
+                fontsize=9,
+                transform=ax.get_xaxis_transform(),
+            )
         ax.set(xscale="log", xlabel="σ after the first task", title=title)
         ax.set_xticks([0.03, 0.1, 0.3, 1], ["0.03", "0.1", "0.3", "1"])
         ax.minorticks_off()
@@ -645,9 +772,12 @@ def before_after(panels: dict[str, tuple[Any, Any]], tasks: Sequence[str]) -> Fi
     return fig
 
 
-def leash_frame(accuracy: Sequence[Sequence[float]], tasks: Sequence[str],
-                points: dict[float, tuple[float, float]],
-                chosen: float) -> Figure:  # fmt: skip
+def leash_frame(
+    accuracy: Sequence[Sequence[float]],
+    tasks: Sequence[str],
+    points: dict[float, tuple[float, float]],
+    chosen: float,
+) -> Figure:
     """R at one weight of the KL term, and where that stands among the others."""
     fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.1), width_ratios=[1, 1.2])
     matrix(left, accuracy, tasks, "accuracy, %")
@@ -655,8 +785,14 @@ def leash_frame(accuracy: Sequence[Sequence[float]], tasks: Sequence[str],
     right.plot(new, kept, color="#bbbbbb", lw=1.2, marker="o", mfc="white", mec=GREY)
     x, y = (100 * value for value in points[chosen])
     right.plot(x, y, "o", color=VERMILION, ms=10)
-    right.annotate(f"λ = {chosen:g}", (x, y), xytext=(0, 10), ha="center",
-                   textcoords="offset points", color=VERMILION)  # fmt: skip
+    right.annotate(
+        f"λ = {chosen:g}",
+        (x, y),
+        xytext=(0, 10),
+        ha="center",
+        textcoords="offset points",
+        color=VERMILION,
+    )
     right.set(xlabel="a task just learned, %", ylabel="old tasks at the end, %")
     right.set_title("learning against keeping")
     right.margins(0.14)
@@ -666,20 +802,21 @@ def leash_frame(accuracy: Sequence[Sequence[float]], tasks: Sequence[str],
 # --------------------------------------------------------- 4 pruning by signal-to-noise
 
 BINS = {  # of the SNR after task 1, in the paper's colours, each with a second cue
-    "SNR above 10⁻²": (BLUE, "-"), "10⁻⁵ to 10⁻²": (ORANGE, "--"),
+    "SNR above 10⁻²": (BLUE, "-"),
+    "10⁻⁵ to 10⁻²": (ORANGE, "--"),
     "below 10⁻⁵": (GREEN, ":"),
-}  # fmt: skip
+}
 
 
-def adaptations(moves: Sequence[Sequence[Any]], bins: Sequence[Sequence[Any]],
-                tasks: Sequence[str]) -> Figure:  # fmt: skip
+def adaptations(
+    moves: Sequence[Sequence[Any]], bins: Sequence[Sequence[Any]], tasks: Sequence[str]
+) -> Figure:
     """How far weights moved at each later task, by bin of their SNR after task 1.
 
     moves[t][k]: |change of mu| of layer k at a task; bins[k]: the layer's three masks.
     """
     rows, columns = len(bins), len(moves)
-    fig, axes = plt.subplots(rows, columns, figsize=(WIDTH, 4.2), sharex=True,
-                             sharey="row")  # fmt: skip
+    fig, axes = plt.subplots(rows, columns, figsize=(WIDTH, 4.2), sharex=True, sharey="row")
     edges = np.arange(-9, -0.9, 0.25)  # the first bar is for weights that stayed
     for t, k in np.ndindex(columns, rows):
         ax, values = axes[k, t], np.asarray(moves[t][k])
@@ -695,8 +832,9 @@ def adaptations(moves: Sequence[Sequence[Any]], bins: Sequence[Sequence[Any]],
     for k in range(rows):
         axes[k, 0].set_ylabel(f"hidden layer {k + 1}\nshare of the bin, %")
     fig.supxlabel("log₁₀ of the change of μ", fontsize=10)
-    handles = [mpl.lines.Line2D([], [], color=c, ls=s, label=n, lw=2.4)
-               for n, (c, s) in BINS.items()]  # fmt: skip
+    handles = [
+        mpl.lines.Line2D([], [], color=c, ls=s, label=n, lw=2.4) for n, (c, s) in BINS.items()
+    ]
     fig.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=9)
     return fig
 
@@ -724,8 +862,7 @@ def pulled(paths: dict[str, Sequence[float]], levels: dict[str, float]) -> Figur
         ax.plot(np.abs(values), color=colour, ls=style, label=name)
     for name, value in levels.items():
         ax.axhline(value, color=INK, lw=0.9)
-        ax.text(1.01, value, name, va="center", fontsize=9,
-                transform=ax.get_yaxis_transform())  # fmt: skip
+        ax.text(1.01, value, name, va="center", fontsize=9, transform=ax.get_yaxis_transform())
     ax.set(yscale="log", ylim=(1e-7, 2), xlabel="step of task 1", ylabel="|μ|")
     ax.legend(loc="upper right", ncols=4, fontsize=9)
     return fig
@@ -737,27 +874,41 @@ def together(edges: Sequence[str], shares: dict[str, Sequence[float]]) -> Figure
     width, hatches = 0.8 / len(shares), ("", "////")
     for k, (name, values) in enumerate(shares.items()):
         x = np.arange(len(values)) + (k - (len(shares) - 1) / 2) * width
-        ax.bar(x, 100 * np.asarray(values), 0.94 * width, color=(BLUE, ORANGE)[k],
-               hatch=hatches[k], edgecolor="white", label=name)  # fmt: skip
+        ax.bar(
+            x,
+            100 * np.asarray(values),
+            0.94 * width,
+            color=(BLUE, ORANGE)[k],
+            hatch=hatches[k],
+            edgecolor="white",
+            label=name,
+        )
     ax.set_xticks(range(len(edges)), edges)
-    ax.set(xlabel="images in which both ends of the weight are on",
-           ylabel="weights with SNR below 0.01, %")  # fmt: skip
+    ax.set(
+        xlabel="images in which both ends of the weight are on",
+        ylabel="weights with SNR below 0.01, %",
+    )
     ax.legend()
     return fig
 
 
-def zero_or_fresh(betas: Sequence[float], found: dict[str, Sequence[Sequence[float]]]
-                  ) -> Figure:  # fmt: skip
+def zero_or_fresh(betas: Sequence[float], found: dict[str, Sequence[Sequence[float]]]) -> Figure:
     """Accuracy on what was learned, right after the weights below beta are changed."""
     fig, ax = plt.subplots(figsize=(WIDTH, 2.9))
     looks = (("o", BLUE, "-"), ("s", VERMILION, "--"))
     ends = []
-    for (marker, colour, style), (name, values) in zip(looks, found.items(),
-                                                       strict=True):  # fmt: skip
+    for (marker, colour, style), (name, values) in zip(looks, found.items(), strict=True):
         each = 100 * np.asarray(values)  # (betas, draws)
         ax.plot(betas, each.mean(1), color=colour, ls=style)
-        ax.plot(np.repeat(betas, each.shape[1]), each.ravel(), marker, color=colour,
-                alpha=0.75, mec="white", mew=0.5)  # fmt: skip
+        ax.plot(
+            np.repeat(betas, each.shape[1]),
+            each.ravel(),
+            marker,
+            color=colour,
+            alpha=0.75,
+            mec="white",
+            mew=0.5,
+        )
         ends.append((each.mean(1)[-1], name, colour))
     ax.set(xscale="log", xlabel="threshold β", ylabel="accuracy, %")
     end_labels(ax, ends, x=1.1 * max(betas))
@@ -777,8 +928,11 @@ def beta_frame(snr: Sequence[Any], beta: float) -> Figure:
         ax.stairs(np.where(low, share, 0), edges, fill=True, color=BLUE)
         ax.axvline(np.log10(beta), color=INK, ls="--", lw=1)
         delta = int((values < beta).sum())
-        ax.set_title(f"layer {k + 1}: δ = {delta:,}\n= {delta / values.shape[1]:.1f}"
-                     f" of {len(values)} neurons", fontsize=9.5)  # fmt: skip
+        ax.set_title(
+            f"layer {k + 1}: δ = {delta:,}\n= {delta / values.shape[1]:.1f}"
+            f" of {len(values)} neurons",
+            fontsize=9.5,
+        )
         ax.set(xlabel="log₁₀ SNR", xticks=[-8, -6, -4, -2, 0, 2])
     axes[0].set_ylabel("weights, %")
     below = (np.asarray(snr[0]) < beta).mean(0).reshape(28, 28)
@@ -794,8 +948,9 @@ def beta_frame(snr: Sequence[Any], beta: float) -> Figure:
 CLASS_COLOURS = (BLUE, ORANGE, YELLOW, GREY, PURPLE, GREEN)  # paper's, classes 0 to 5
 
 
-def class_activations(layers: Sequence[Sequence[Any]], gamma: float,
-                      tasks: Sequence[str]) -> Figure:  # fmt: skip
+def class_activations(
+    layers: Sequence[Sequence[Any]], gamma: float, tasks: Sequence[str]
+) -> Figure:
     """Mean activation of every neuron for a task's two classes: layers[k][t] is phi.
 
     Neurons are sorted by the distance of their two values; left of the line is shared.
@@ -809,35 +964,57 @@ def class_activations(layers: Sequence[Sequence[Any]], gamma: float,
         low, high = phi.min(0)[order], phi.max(0)[order]
         ax.vlines(np.arange(len(order)), low, high, color="#aaaaaa", lw=0.9)
         for c, marker in enumerate("os"):
-            ax.plot(phi[c][order], marker, color=CLASS_COLOURS[2 * t + c], ms=3,
-                    mec=INK, mew=0.25, label=str(2 * t + c))  # fmt: skip
+            ax.plot(
+                phi[c][order],
+                marker,
+                color=CLASS_COLOURS[2 * t + c],
+                ms=3,
+                mec=INK,
+                mew=0.25,
+                label=str(2 * t + c),
+            )
         shared = int((distance > gamma).sum())
         ax.axvline(shared - 0.5, color=INK, ls="--", lw=1)
         ax.set_title(f"task {t + 1}: {tasks[t]}" if k == 0 else "")
-        ax.text(0.98, 0.96, f"{shared} of {len(order)}\nabove γ", ha="right", va="top",
-                transform=ax.transAxes, fontsize=9,
-                bbox={"fc": "white", "ec": "none", "pad": 1})  # fmt: skip
+        ax.text(
+            0.98,
+            0.96,
+            f"{shared} of {len(order)}\nabove γ",
+            ha="right",
+            va="top",
+            transform=ax.transAxes,
+            fontsize=9,
+            bbox={"fc": "white", "ec": "none", "pad": 1},
+        )
         if k == rows - 1:
             ax.set_xlabel("neurons, sorted")
-            ax.legend(title="class", loc="center right", fontsize=8, title_fontsize=8,
-                      handletextpad=0.1)  # fmt: skip
+            ax.legend(
+                title="class", loc="center right", fontsize=8, title_fontsize=8, handletextpad=0.1
+            )
     for k in range(rows):
         axes[k, 0].set_ylabel(f"hidden layer {k + 1}\nmean activation")
     return fig
 
 
-def distances_by_task(layers: Sequence[Sequence[Any]], gamma: float,
-                      tasks: Sequence[str]) -> Figure:  # fmt: skip
+def distances_by_task(
+    layers: Sequence[Sequence[Any]], gamma: float, tasks: Sequence[str]
+) -> Figure:
     """Each task's distances, sorted, against gamma: layers[k][t], a panel a layer."""
     fig, axes = plt.subplots(1, len(layers), figsize=(WIDTH, 2.9), sharey=True)
     for k, ax in enumerate(axes):
         for t, style in zip(range(len(tasks)), ("-", "--", "-."), strict=True):
             values = np.sort(np.asarray(layers[k][t]))[::-1]
-            ax.plot(values, ls=style, color=TASK_COLOURS[t],
-                    label=f"task {t + 1}: {tasks[t]}")  # fmt: skip
+            ax.plot(values, ls=style, color=TASK_COLOURS[t], label=f"task {t + 1}: {tasks[t]}")
         ax.axhline(gamma, color=INK, ls="--", lw=1)
-        ax.text(1, gamma, f"γ = {gamma:g}", ha="right", va="bottom", fontsize=9,
-                transform=ax.get_yaxis_transform())  # fmt: skip
+        ax.text(
+            1,
+            gamma,
+            f"γ = {gamma:g}",
+            ha="right",
+            va="bottom",
+            fontsize=9,
+            transform=ax.get_yaxis_transform(),
+        )
         ax.set(title=f"hidden layer {k + 1}", xlabel="neurons, sorted", yscale="log")
     axes[0].set(ylabel="distance (Eq. 5)", ylim=(3e-3, None))
     axes[0].legend(loc="lower left")
@@ -853,14 +1030,14 @@ def untrained_too(shares: dict[str, tuple[Sequence[float], Sequence[float]]]) ->
     ax.set_xticks(range(len(shares)), list(shares))
     ax.set(ylabel="neurons above γ, %", ylim=(0, 100), xlim=(-0.6, len(shares) - 0.4))
     looks = (("o", BLUE, "trained, a seed each"), ("D", GREY, "untrained"))
-    handles = [mpl.lines.Line2D([], [], ls="", marker=m, color=c, label=n)
-               for m, c, n in looks]  # fmt: skip
+    handles = [mpl.lines.Line2D([], [], ls="", marker=m, color=c, label=n) for m, c, n in looks]
     fig.legend(handles=handles, loc="outside upper center", ncols=2)
     return fig
 
 
-def gamma_frame(distances: Sequence[Any], gamma: float, required: Sequence[float],
-                freed: Sequence[float]) -> Figure:  # fmt: skip
+def gamma_frame(
+    distances: Sequence[Any], gamma: float, required: Sequence[float], freed: Sequence[float]
+) -> Figure:
     """One gamma: which neurons count as shared, and what Eq. 7 adds then."""
     fig, axes = plt.subplots(1, 3, figsize=(WIDTH, 2.9), width_ratios=[1, 1, 1.1])
     for k, (ax, layer) in enumerate(zip(axes, distances, strict=False)):
@@ -875,8 +1052,9 @@ def gamma_frame(distances: Sequence[Any], gamma: float, required: Sequence[float
         alpha = max(0, round(required[k] - shared - freed[k]))
         parts = ((shared, SKY, ""), (freed[k], GREEN, "...."), (alpha, ORANGE, "////"))
         for width, colour, hatch in parts:
-            axes[2].barh(1 - k, width, left=left, color=colour, hatch=hatch,
-                         edgecolor="white", height=0.5)  # fmt: skip
+            axes[2].barh(
+                1 - k, width, left=left, color=colour, hatch=hatch, edgecolor="white", height=0.5
+            )
             left += width
         axes[2].text(0, 1 - k + 0.31, f"layer {k + 1}: add {alpha}", fontsize=9.5)
     axes[0].set_ylabel("distance (Eq. 5)")
@@ -887,8 +1065,7 @@ def gamma_frame(distances: Sequence[Any], gamma: float, required: Sequence[float
     return fig
 
 
-def growth_shock(sizes: Sequence[int], found: dict[str, Sequence[Sequence[float]]]
-                 ) -> Figure:  # fmt: skip
+def growth_shock(sizes: Sequence[int], found: dict[str, Sequence[Sequence[float]]]) -> Figure:
     """Accuracy on the old task right after growing, every draw a dot."""
     fig, ax = plt.subplots(figsize=(WIDTH, 2.9))
     looks = {"random": (VERMILION, "s", "--", 0.12), "zero": (BLUE, "o", "-", -0.12)}
@@ -898,8 +1075,16 @@ def growth_shock(sizes: Sequence[int], found: dict[str, Sequence[Sequence[float]
         each = 100 * np.asarray(values)  # (sizes, draws)
         x = np.arange(len(sizes))
         ax.plot(x, each.mean(1), color=colour, ls=style)
-        ax.plot(np.repeat(x + shift, each.shape[1]), each.ravel(), marker, ls="",
-                color=colour, alpha=0.75, mec="white", mew=0.5)  # fmt: skip
+        ax.plot(
+            np.repeat(x + shift, each.shape[1]),
+            each.ravel(),
+            marker,
+            ls="",
+            color=colour,
+            alpha=0.75,
+            mec="white",
+            mew=0.5,
+        )
         ends.append((each.mean(1)[-1], name, colour))
     ax.set_xticks(x, sizes)
     ax.set(xlabel="neurons added to each hidden layer", ylabel="accuracy, %")
@@ -910,25 +1095,32 @@ def growth_shock(sizes: Sequence[int], found: dict[str, Sequence[Sequence[float]
 # ------------------------------------------------------------------------ 6 single head
 
 
-def switches(accuracy: dict[tuple[bool, bool, bool], Sequence[float]],
-             floor: float) -> Figure:  # fmt: skip
+def switches(accuracy: dict[tuple[bool, bool, bool], Sequence[float]], floor: float) -> Figure:
     """Every combination of (re-initialise, restore, replay): every seed a dot."""
     fig, ax = plt.subplots(figsize=(WIDTH, 3.4))
-    names = {(False, False): "neither", (True, False): "re-init.",
-             (False, True): "restore", (True, True): "both"}  # fmt: skip
+    names = {
+        (False, False): "neither",
+        (True, False): "re-init.",
+        (False, True): "restore",
+        (True, True): "both",
+    }
     places = {}
     for replay, offset in ((False, 0.0), (True, 4.7)):
         for k, pair in enumerate(names):
             places[(*pair, replay)] = offset + k
-        ax.text(offset + 1.5, 104, "with replay" if replay else "without replay",
-                ha="center", fontweight="bold")  # fmt: skip
+        ax.text(
+            offset + 1.5,
+            104,
+            "with replay" if replay else "without replay",
+            ha="center",
+            fontweight="bold",
+        )
     for key, values in accuracy.items():
         dots(ax, places[key], 100 * np.asarray(values), "rcl-cpb")
         top = f"{100 * np.mean(values):.0f}"
         ax.text(places[key] + 0.22, 100 * np.mean(values), top, va="center", fontsize=9)
     ax.axhline(100 * floor, color=GREY, ls=":", lw=1.2)
-    ax.text(3.85, 100 * floor + 1.5, "last pair only", color=GREY, ha="center",
-            fontsize=8.5)  # fmt: skip
+    ax.text(3.85, 100 * floor + 1.5, "last pair only", color=GREY, ha="center", fontsize=8.5)
     ax.set_xticks([*places.values()], [names[key[:2]] for key in places])
     ax.set(ylabel="average accuracy, %", ylim=(0, 103), xlim=(-0.5, 8.4))
     return fig
@@ -945,8 +1137,16 @@ def first_losses(starts: dict[str, np.ndarray], tasks: Sequence[str]) -> Figure:
             values = starts[name][..., k]  # (seeds, tasks)
             x = np.arange(values.shape[1])
             ax.plot(x, values.mean(0), color=colour)
-            ax.plot(np.tile(x + shift, len(values)), values.ravel(), marker, ls="",
-                    color=colour, alpha=0.75, mec="white", mew=0.5)  # fmt: skip
+            ax.plot(
+                np.tile(x + shift, len(values)),
+                values.ravel(),
+                marker,
+                ls="",
+                color=colour,
+                alpha=0.75,
+                mec="white",
+                mew=0.5,
+            )
             ends.append((values.mean(0)[-1], name, colour))
         ax.set_xticks(x, tasks)
         ax.set(title=title, xlabel="task that begins", xlim=(-0.35, x[-1] + 0.3))
@@ -974,8 +1174,7 @@ def _class_bars(ax: Axes, values: Any, new: int) -> None:
 
 def head_bias(states: dict[str, tuple[Any, Any]], new: int) -> Figure:
     """A column a state of the output layer: mean logits, and how often each wins."""
-    fig, axes = plt.subplots(2, len(states), figsize=(WIDTH, 4.0), sharey="row",
-                             sharex=True)  # fmt: skip
+    fig, axes = plt.subplots(2, len(states), figsize=(WIDTH, 4.0), sharey="row", sharex=True)
     for column, (title, (logits, share)) in zip(axes.T, states.items(), strict=True):
         _class_bars(column[0], logits, new)
         _class_bars(column[1], 100 * np.asarray(share), new)
@@ -988,8 +1187,9 @@ def head_bias(states: dict[str, tuple[Any, Any]], new: int) -> Figure:
     return fig
 
 
-def replay_frame(share: Any, accuracy: Sequence[float], tasks: Sequence[str], new: int,
-                 title: str) -> Figure:  # fmt: skip
+def replay_frame(
+    share: Any, accuracy: Sequence[float], tasks: Sequence[str], new: int, title: str
+) -> Figure:
     """One moment of replay: how often each class is the answer, and the accuracies."""
     fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.9))
     _class_bars(left, 100 * np.asarray(share), new)
@@ -1014,16 +1214,21 @@ def _neurons(ax: Axes, births: Sequence[int], x: float, title: str) -> None:
     place = np.arange(sum(births))
     task = np.repeat(np.arange(len(births)), births)
     colours = np.array(TASK_COLOURS)[task] if len(task) else []
-    ax.scatter(x + 0.34 * (place % columns), -0.34 * (place // columns), s=20,
-               marker="s", c=colours, lw=0)  # fmt: skip
+    ax.scatter(
+        x + 0.34 * (place % columns), -0.34 * (place // columns), s=20, marker="s", c=colours, lw=0
+    )
     words = " + ".join(str(n) for n in births if n) or "0"
     ax.text(x - 0.17, 1.0, f"{title}: {sum(births)}", fontsize=9.5, fontweight="bold")
     ax.text(x - 0.17, 0.45, f"= {words}", fontsize=8.5)
 
 
-def growth_frame(births: Sequence[Sequence[int]], outputs: int,
-                 accuracy: Sequence[Sequence[float]], tasks: Sequence[str],
-                 title: str) -> Figure:  # fmt: skip
+def growth_frame(
+    births: Sequence[Sequence[int]],
+    outputs: int,
+    accuracy: Sequence[Sequence[float]],
+    tasks: Sequence[str],
+    title: str,
+) -> Figure:
     """The network as it stands, beside R as far as it is filled."""
     fig, (ax, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.4), width_ratios=[1.65, 1])
     for k, layer in enumerate(births):
@@ -1032,8 +1237,9 @@ def growth_frame(births: Sequence[Sequence[int]], outputs: int,
     ax.text(x - 0.17, 1.0, f"output: {outputs}", fontsize=9.5, fontweight="bold")
     for c in range(outputs):
         ax.scatter(x + 0.2, -0.1 - 0.72 * c, s=110, c=TASK_COLOURS[c // 2])
-        ax.text(x + 0.2, -0.12 - 0.72 * c, str(c), ha="center", va="center",
-                color="white", fontsize=8)  # fmt: skip
+        ax.text(
+            x + 0.2, -0.12 - 0.72 * c, str(c), ha="center", va="center", color="white", fontsize=8
+        )
     ax.set(xlim=(-0.4, x + 1.9), ylim=(-7.6, 1.6))
     ax.axis("off")
     ax.set_title(title, loc="left", fontsize=10)
@@ -1071,8 +1277,9 @@ def sorted_distances(distances: Sequence[Any], gamma: float, title: str = "") ->
     return fig
 
 
-def steps_accuracy(steps: Sequence[str], accuracy: Sequence[Sequence[float]],
-                   tasks: Sequence[str]) -> Figure:  # fmt: skip
+def steps_accuracy(
+    steps: Sequence[str], accuracy: Sequence[Sequence[float]], tasks: Sequence[str]
+) -> Figure:
     """Accuracy on each task after each step of Algorithm 1."""
     fig, ax = plt.subplots(figsize=(WIDTH, 3.0))
     values = 100 * np.asarray(accuracy)
@@ -1080,8 +1287,9 @@ def steps_accuracy(steps: Sequence[str], accuracy: Sequence[Sequence[float]],
         ax.plot(values[:, j], marker="os^Dv"[j % 5], color=TASK_COLOURS[j])
     ax.set_xticks(range(len(steps)), steps)
     ax.set(ylim=(-4, 104), ylabel="accuracy, %")
-    end_labels(ax, [(values[-1, j], f"digits {task}", TASK_COLOURS[j])
-                    for j, task in enumerate(tasks)])  # fmt: skip
+    end_labels(
+        ax, [(values[-1, j], f"digits {task}", TASK_COLOURS[j]) for j, task in enumerate(tasks)]
+    )
     return fig
 
 
@@ -1104,8 +1312,9 @@ def opinions(image: Any, answers: Sequence[Any], tasks: Sequence[str]) -> Figure
 # -------------------------------------------------------------------------- 8 ablations
 
 
-def methods_accuracy(accuracy: dict[str, dict[int, float]],
-                     paper: dict[str, float] | None = None) -> Figure:  # fmt: skip
+def methods_accuracy(
+    accuracy: dict[str, dict[int, float]], paper: dict[str, float] | None = None
+) -> Figure:
     """Average accuracy a method; every seed a dot, thin lines join equal seeds."""
     paper = paper or {}
     fig, ax = plt.subplots(figsize=(WIDTH, 3.2))
@@ -1122,37 +1331,57 @@ def methods_accuracy(accuracy: dict[str, dict[int, float]],
         ax.text(x + 0.2, points.mean(), f"{points.mean():.1f}", va="center")
         if method in paper:
             ax.plot(x - 0.25, paper[method], MARKER["paper"], color=COLOUR["paper"])
-            ax.text(x - 0.3, paper[method], f"paper {paper[method]:.1f}", va="center",
-                    ha="right", color=COLOUR["paper"], fontsize=9)  # fmt: skip
+            ax.text(
+                x - 0.3,
+                paper[method],
+                f"paper {paper[method]:.1f}",
+                va="center",
+                ha="right",
+                color=COLOUR["paper"],
+                fontsize=9,
+            )
     ax.set_xticks(range(len(accuracy)), [LABEL[m] for m in accuracy])
     ax.set(ylabel="average accuracy, %", xlim=(-0.75, len(accuracy) - 0.45))
     ax.margins(y=0.2)
     return fig
 
 
-def shares(panels: dict[str, dict[str, np.ndarray]], tasks: Sequence[str],
-           ylabel: str, low: float = 0) -> Figure:  # fmt: skip
+def shares(
+    panels: dict[str, dict[str, np.ndarray]], tasks: Sequence[str], ylabel: str, low: float = 0
+) -> Figure:
     """A panel a title, a line a method: shares (seeds, tasks); every seed a dot."""
     fig, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 3.1), sharey=True)
     for ax, (title, methods) in zip(axes, panels.items(), strict=True):
         for k, (method, values) in enumerate(methods.items()):
             x, values = np.arange(len(tasks)), 100 * np.asarray(values)
             ax.plot(x, values.mean(0), color=COLOUR[method], ls=("-", "--", ":")[k % 3])
-            ax.plot(np.tile(x + 0.08 * (k - 1), len(values)), values.ravel(), ls="",
-                    marker=MARKER[method], color=COLOUR[method], alpha=0.7, ms=4.5,
-                    mec="white", mew=0.4)  # fmt: skip
+            ax.plot(
+                np.tile(x + 0.08 * (k - 1), len(values)),
+                values.ravel(),
+                ls="",
+                marker=MARKER[method],
+                color=COLOUR[method],
+                alpha=0.7,
+                ms=4.5,
+                mec="white",
+                mew=0.4,
+            )
         ax.set_xticks(x, tasks)
         ax.set(title=title, xlabel="after learning", ylim=(low, 103))
     axes[0].set_ylabel(ylabel)
-    handles = [mpl.lines.Line2D([], [], color=COLOUR[m], marker=MARKER[m],
-                                ls=("-", "--", ":")[k % 3], label=LABEL[m])
-               for k, m in enumerate(methods)]  # fmt: skip
+    handles = [
+        mpl.lines.Line2D(
+            [], [], color=COLOUR[m], marker=MARKER[m], ls=("-", "--", ":")[k % 3], label=LABEL[m]
+        )
+        for k, m in enumerate(methods)
+    ]
     fig.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
     return fig
 
 
-def forgetting_by_method(accuracy: dict[str, Sequence[Sequence[Sequence[float]]]],
-                         tasks: Sequence[str]) -> Figure:  # fmt: skip
+def forgetting_by_method(
+    accuracy: dict[str, Sequence[Sequence[Sequence[float]]]], tasks: Sequence[str]
+) -> Figure:
     """A panel a method, a line a task: the mean over seeds, every seed a dot."""
     fig, axes = plt.subplots(1, len(accuracy), figsize=(WIDTH, 3.2), sharey=True)
     last = len(tasks) - 1
@@ -1161,24 +1390,33 @@ def forgetting_by_method(accuracy: dict[str, Sequence[Sequence[Sequence[float]]]
             x = np.arange(j, last + 1)
             values = 100 * np.array([[R[i][j] for i in x] for R in runs_of])
             ax.plot(x, values.mean(0), color=colour, marker="os^Dv"[j % 5])
-            ax.plot(np.tile(x, len(values)), values.ravel(), ".", color=colour, ms=4,
-                    alpha=0.6)  # fmt: skip
+            ax.plot(np.tile(x, len(values)), values.ravel(), ".", color=colour, ms=4, alpha=0.6)
         ax.set_xticks(range(last + 1), tasks, fontsize=8)
         ax.set(title=LABEL[method], xlabel="after learning", ylim=(0, 103))
     axes[0].set_ylabel("accuracy, %")
-    handles = [mpl.lines.Line2D([], [], color=TASK_COLOURS[j], label=task,
-                                marker="os^Dv"[j % 5])
-               for j, task in enumerate(tasks)]  # fmt: skip
-    fig.legend(handles=handles, loc="outside lower center", ncols=len(tasks),
-               fontsize=9, title="tested on", title_fontsize=9)  # fmt: skip
+    handles = [
+        mpl.lines.Line2D([], [], color=TASK_COLOURS[j], label=task, marker="os^Dv"[j % 5])
+        for j, task in enumerate(tasks)
+    ]
+    fig.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=len(tasks),
+        fontsize=9,
+        title="tested on",
+        title_fontsize=9,
+    )
     return fig
 
 
 # ------------------------------------------------------------------------ 9 sensitivity
 
 
-def sweep(found: dict[float, Sequence[tuple[float, Sequence[int]]]], name: str,
-          range_of_paper: tuple[float, float] | None = None) -> Figure:  # fmt: skip
+def sweep(
+    found: dict[float, Sequence[tuple[float, Sequence[int]]]],
+    name: str,
+    range_of_paper: tuple[float, float] | None = None,
+) -> Figure:
     """{value: (accuracy, sizes) a seed}: both against the value, every seed a dot."""
     fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.1))
     x = np.arange(len(found))
@@ -1190,10 +1428,16 @@ def sweep(found: dict[float, Sequence[tuple[float, Sequence[int]]]], name: str,
     for k, (colour, marker) in enumerate(((BLUE, "o"), (ORANGE, "s"))):
         sizes = [[size[k] for _, size in entries] for entries in found.values()]
         for place, values in zip(x + 0.1 * k - 0.05, sizes, strict=True):
-            right.plot([place] * len(values), values, marker, color=colour, alpha=0.75,
-                       mec="white", mew=0.5)  # fmt: skip
-        right.plot(x, [np.mean(values) for values in sizes], color=colour,
-                   ls=("-", "--")[k])  # fmt: skip
+            right.plot(
+                [place] * len(values),
+                values,
+                marker,
+                color=colour,
+                alpha=0.75,
+                mec="white",
+                mew=0.5,
+            )
+        right.plot(x, [np.mean(values) for values in sizes], color=colour, ls=("-", "--")[k])
         ends.append((float(np.mean(sizes[-1])), f"layer {k + 1}", colour))
     for ax in (left, right):
         ax.set_xticks(x, [f"{value:g}" for value in found])
@@ -1235,20 +1479,29 @@ def size_against_accuracy(
         for value, entries in found.items():
             neurons = [sum(size) for _, size in entries]
             accuracy = [a for a, _ in entries]
-            ax.plot(neurons, accuracy, marker, color=colour, alpha=0.45, mec="white",
-                    mew=0.4)  # fmt: skip
+            ax.plot(neurons, accuracy, marker, color=colour, alpha=0.45, mec="white", mew=0.4)
             means.append((np.mean(neurons), np.mean(accuracy), f"{value:g}"))
-        ax.plot(*np.array([m[:2] for m in means]).T, color=colour, label=name,
-                marker=marker, ls="-" if not down else "--")  # fmt: skip
+        ax.plot(
+            *np.array([m[:2] for m in means]).T,
+            color=colour,
+            label=name,
+            marker=marker,
+            ls="-" if not down else "--",
+        )
         for neurons, accuracy, text in means:
-            ax.annotate(text, (neurons, accuracy), xytext=(0, -14 if down else 8),
-                        textcoords="offset points", ha="center", color=colour,
-                        fontsize=9, zorder=5,
-                        bbox={"fc": "white", "ec": "none", "pad": 0.6, "alpha": 0.8},
-                        )  # fmt: skip
+            ax.annotate(
+                text,
+                (neurons, accuracy),
+                xytext=(0, -14 if down else 8),
+                textcoords="offset points",
+                ha="center",
+                color=colour,
+                fontsize=9,
+                zorder=5,
+                bbox={"fc": "white", "ec": "none", "pad": 0.6, "alpha": 0.8},
+            )
     ax.set_xscale("log")
-    ticks = [t for t in (25, 50, 100, 200, 400, 800)
-             if ax.get_xlim()[0] <= t <= ax.get_xlim()[1]]  # fmt: skip
+    ticks = [t for t in (25, 50, 100, 200, 400, 800) if ax.get_xlim()[0] <= t <= ax.get_xlim()[1]]
     ax.set_xticks(ticks, [str(t) for t in ticks])
     ax.set_xticks([], minor=True)
     ax.set(xlabel="neurons after the last task, both layers")
@@ -1266,16 +1519,24 @@ def setting_frame(records: Sequence[core.Record], top: int, title: str) -> Figur
     for k, (colour, marker) in enumerate(((BLUE, "o"), (ORANGE, "s"))):
         for r in records:
             sizes = [size[k] for size in r.hidden]
-            left.plot(x, sizes, color=colour, marker=marker, alpha=0.7, lw=1.2,
-                      ls=("-", "--")[k], label=f"layer {k + 1}"
-                      if r is records[0] else None)  # fmt: skip
+            left.plot(
+                x,
+                sizes,
+                color=colour,
+                marker=marker,
+                alpha=0.7,
+                lw=1.2,
+                ls=("-", "--")[k],
+                label=f"layer {k + 1}" if r is records[0] else None,
+            )
     left.set_xticks(x, tasks)
     left.set(xlabel="after learning", ylabel="neurons", ylim=(0, top), title=title)
     left.legend(loc="upper left", ncols=2, fontsize=9)
     values = 100 * np.array([r.accuracy[-1] for r in records])
     right.bar(x, values.mean(0), color=BLUE, alpha=0.25)
-    right.plot(np.tile(x, len(values)), values.ravel(), "o", color=BLUE, alpha=0.75,
-               mec="white", mew=0.5)  # fmt: skip
+    right.plot(
+        np.tile(x, len(values)), values.ravel(), "o", color=BLUE, alpha=0.75, mec="white", mew=0.5
+    )
     right.set_xticks(x, tasks)
     right.set(xlabel="tested on", ylabel="accuracy, %", ylim=(0, 103))
     right.set_title(f"mean {values.mean():.1f} %")
@@ -1288,9 +1549,11 @@ def setting_frame(records: Sequence[core.Record], top: int, title: str) -> Figur
 OWN = {
     "mh-cifar100": ("rcl-cpb,kl_weight=0.01", "vcl,kl_weight=0.03"),
     "ta-cifar100": ("vcl,replay_kl=0.1",),
-    "mnist-svhn-cifar10": ("rcl-cpb,kl_weight=0.1,replay_kl=0.03",
-                           "vcl,kl_weight=0.1,replay_kl=0.03"),
-}  # fmt: skip
+    "mnist-svhn-cifar10": (
+        "rcl-cpb,kl_weight=0.1,replay_kl=0.03",
+        "vcl,kl_weight=0.1,replay_kl=0.03",
+    ),
+}
 
 
 def own_pair(name: str) -> tuple[str, str]:
@@ -1299,13 +1562,13 @@ def own_pair(name: str) -> tuple[str, str]:
     return best["rcl-cpb"], best["vcl"]
 
 
-def scenario_dots(found: dict[str, dict[str, Sequence[float]]],
-                  paper: dict[str, dict[str, float]]) -> Figure:  # fmt: skip
+def scenario_dots(
+    found: dict[str, dict[str, Sequence[float]]], paper: dict[str, dict[str, float]]
+) -> Figure:
     """A panel a scenario, a row a method: every seed a dot, the paper's a diamond."""
     methods = [m for m in core.METHODS if any(m in of for of in found.values())]
     rows = -(-len(found) // 2)
-    fig, axes = plt.subplots(rows, 2, figsize=(WIDTH, 0.7 + 2.3 * rows), sharey=True,
-                             squeeze=False)  # fmt: skip
+    fig, axes = plt.subplots(rows, 2, figsize=(WIDTH, 0.7 + 2.3 * rows), sharey=True, squeeze=False)
     for ax, name in zip(axes.flat, found, strict=False):
         for y, method in enumerate(methods):
             _row_of_dots(ax, y, found[name].get(method, ()), method)
@@ -1326,16 +1589,30 @@ def _row_of_dots(ax: Axes, y: float, values: Sequence[float], method: str) -> No
     if not len(values):
         return
     shift = np.linspace(-0.14, 0.14, len(values)) if len(values) > 1 else [0.0]
-    ax.plot(values, y + np.asarray(shift), MARKER[method], color=COLOUR[method],
-            alpha=0.8, mec=INK, mew=0.3)  # fmt: skip
+    ax.plot(
+        values,
+        y + np.asarray(shift),
+        MARKER[method],
+        color=COLOUR[method],
+        alpha=0.8,
+        mec=INK,
+        mew=0.3,
+    )
     mean = float(np.mean(values))
     ax.vlines(mean, y - 0.26, y + 0.26, color=COLOUR[method], lw=2)
-    ax.annotate(f"{mean:.1f}", (max(values), y), xytext=(6, 0), va="center",
-                textcoords="offset points", fontsize=8.5)  # fmt: skip
+    ax.annotate(
+        f"{mean:.1f}",
+        (max(values), y),
+        xytext=(6, 0),
+        va="center",
+        textcoords="offset points",
+        fontsize=8.5,
+    )
 
 
-def network_sizes(found: dict[str, dict[str, Sequence[Sequence[int]]]],
-                  paper: dict[str, int]) -> Figure:  # fmt: skip
+def network_sizes(
+    found: dict[str, dict[str, Sequence[Sequence[int]]]], paper: dict[str, int]
+) -> Figure:
     """A panel a scenario: all hidden neurons after each task, a thin line a seed."""
     rows = -(-len(found) // 2)
     fig, axes = plt.subplots(rows, 2, figsize=(WIDTH, 0.5 + 2.1 * rows), squeeze=False)
@@ -1346,8 +1623,7 @@ def network_sizes(found: dict[str, dict[str, Sequence[Sequence[int]]]],
             x = np.arange(1, values.shape[1] + 1)
             style = "-" if method == "rcl-cpb" else "--"
             ax.plot(x, values.T, color=COLOUR[method], lw=0.8, alpha=0.6, ls=style)
-            ax.plot(x, values.mean(0), color=COLOUR[method], ls=style,
-                    marker=MARKER[method])  # fmt: skip
+            ax.plot(x, values.mean(0), color=COLOUR[method], ls=style, marker=MARKER[method])
             ends.append((values.mean(0)[-1], LABEL[method], COLOUR[method]))
         if name in paper:
             ax.axhline(paper[name], color=GREY, ls=":", lw=1.2)
@@ -1361,8 +1637,9 @@ def network_sizes(found: dict[str, dict[str, Sequence[Sequence[int]]]],
     return fig
 
 
-def record_frame(accuracy: Sequence[Sequence[Sequence[float]]], tasks: Sequence[str],
-                 title: str) -> Figure:  # fmt: skip
+def record_frame(
+    accuracy: Sequence[Sequence[Sequence[float]]], tasks: Sequence[str], title: str
+) -> Figure:
     """R, the mean over seeds, beside the last accuracies, every seed a dot."""
     fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.5))
     n = len(tasks)
@@ -1387,14 +1664,20 @@ def record_frame(accuracy: Sequence[Sequence[Sequence[float]]], tasks: Sequence[
 # ----------------------------------------------------------------------- 11 what holds
 
 VERDICTS = {  # a verdict's colour and mark
-    "holds": (GREEN, "o"), "holds in part": (SKY, "D"),
-    "depends on the regime": (ORANGE, "s"), "does not hold": (VERMILION, "X"),
+    "holds": (GREEN, "o"),
+    "holds in part": (SKY, "D"),
+    "depends on the regime": (ORANGE, "s"),
+    "does not hold": (VERMILION, "X"),
     "not tested yet": (GREY, "_"),
-}  # fmt: skip
+}
 
 
-def gaps(found: dict[str, dict[str, Sequence[float]]], paper: dict[str, float],
-         band: float = 0.0, limit: float | None = None) -> Figure:  # fmt: skip
+def gaps(
+    found: dict[str, dict[str, Sequence[float]]],
+    paper: dict[str, float],
+    band: float = 0.0,
+    limit: float | None = None,
+) -> Figure:
     """{scenario: {method: differences a seed}}, the paper's gaps; a band around 0."""
     names = list(found)
     fig, ax = plt.subplots(figsize=(WIDTH, 0.95 + 0.74 * max(2, len(names))))
@@ -1404,10 +1687,17 @@ def gaps(found: dict[str, dict[str, Sequence[float]]], paper: dict[str, float],
         for method, values in found[name].items():
             shift = {"rcl-cpb": -0.2, "rcl-cpb-plus": 0.05, "own": 0.3}[method]
             hollow = {"mfc": "white"} if method.endswith("plus") else {}
-            ax.plot(values, [y + shift] * len(values), MARKER[method],
-                    color=COLOUR[method], alpha=0.85, **hollow)  # fmt: skip
-            ax.vlines(np.mean(values), y + shift - 0.12, y + shift + 0.12, lw=2.2,
-                      color=COLOUR[method])  # fmt: skip
+            ax.plot(
+                values,
+                [y + shift] * len(values),
+                MARKER[method],
+                color=COLOUR[method],
+                alpha=0.85,
+                **hollow,
+            )
+            ax.vlines(
+                np.mean(values), y + shift - 0.12, y + shift + 0.12, lw=2.2, color=COLOUR[method]
+            )
         if name in paper:
             ax.plot(paper[name], y - 0.2, MARKER["paper"], color=COLOUR["paper"])
     ax.axvline(0, color=INK, lw=0.9)
@@ -1415,13 +1705,16 @@ def gaps(found: dict[str, dict[str, Sequence[float]]], paper: dict[str, float],
     ax.set(ylim=(len(names) - 0.5, -0.55), xlabel="RCL-CPB minus VCL, points")
     if limit:
         ax.set_xlim(-limit, limit)
-    marks = [("rcl-cpb", "the paper's method", {}),
-             ("rcl-cpb-plus", "with our regime", {"mfc": "white"}),
-             ("own", LABEL["own"], {}), ("paper", "paper's number", {})]  # fmt: skip
+    marks = [
+        ("rcl-cpb", "the paper's method", {}),
+        ("rcl-cpb-plus", "with our regime", {"mfc": "white"}),
+        ("own", LABEL["own"], {}),
+        ("paper", "paper's number", {}),
+    ]
     handles = [
-        mpl.lines.Line2D([], [], ls="", marker=MARKER[m], color=COLOUR[m], label=text,
-                         **look) for m, text, look in marks
-    ]  # fmt: skip
+        mpl.lines.Line2D([], [], ls="", marker=MARKER[m], color=COLOUR[m], label=text, **look)
+        for m, text, look in marks
+    ]
     fig.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9)
     return fig
 
@@ -1515,9 +1808,7 @@ def one_field_changes(name: str) -> list[Change]:
         for s in seeds:
             points.setdefault(s, []).append(b["accuracy"][s] - a["accuracy"][s])
     changes = [
-        Change(
-            name, method, field, a, b, [float(np.mean(of)) for of in points.values()]
-        )
+        Change(name, method, field, a, b, [float(np.mean(of)) for of in points.values()])
         for (field, method, _), (a, b, points) in found.items()
     ]
     return sorted(changes, key=lambda change: change.field)
@@ -1532,16 +1823,24 @@ def search_path(found: dict[str, Sequence[tuple[float, str, bool]]]) -> Figure:
         x = np.arange(1, len(tried) + 1)
         ax.step(x, np.maximum.accumulate(values), where="post", color="#bbbbbb", lw=1.2)
         for place, (accuracy, method, chosen) in zip(x, tried, strict=True):
-            ax.plot(place, accuracy, MARKER[method], color=COLOUR[method],
-                    mec=INK if chosen else "white", mew=1.6 if chosen else 0.4,
-                    ms=8 if chosen else 5)  # fmt: skip
+            ax.plot(
+                place,
+                accuracy,
+                MARKER[method],
+                color=COLOUR[method],
+                mec=INK if chosen else "white",
+                mew=1.6 if chosen else 0.4,
+                ms=8 if chosen else 5,
+            )
         ax.set(title=name, xlabel="setting, in the order tried", ylabel="accuracy, %")
         ax.xaxis.get_major_locator().set_params(integer=True)
     for ax in axes.flat[len(found) :]:
         ax.axis("off")
     seen = dict.fromkeys(m for tried in found.values() for _, m, _ in tried)
-    handles = [mpl.lines.Line2D([], [], ls="", marker=MARKER[m], color=COLOUR[m],
-                                label=LABEL[m]) for m in seen]  # fmt: skip
+    handles = [
+        mpl.lines.Line2D([], [], ls="", marker=MARKER[m], color=COLOUR[m], label=LABEL[m])
+        for m in seen
+    ]
     ring = {"marker": "o", "mfc": "white", "mec": INK, "mew": 1.6, "ms": 8}
     handles.append(mpl.lines.Line2D([], [], ls="", label="became a preset", **ring))
     fig.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9)
@@ -1566,14 +1865,21 @@ def step_ratios(cases: Sequence[dict[str, Any]]) -> Figure:
     """A panel a kind of network: time of a step, plain layers' being 1."""
     kinds = list(dict.fromkeys(case["kind"] for case in cases))
     names = [n for n in cases[0]["ratio"] if n != "plain"]
-    fig, axes = plt.subplots(1, len(kinds), figsize=(WIDTH, 1.1 + 0.36 * len(names)),
-                             sharey=True, squeeze=False)  # fmt: skip
+    fig, axes = plt.subplots(
+        1, len(kinds), figsize=(WIDTH, 1.1 + 0.36 * len(names)), sharey=True, squeeze=False
+    )
     for ax, kind in zip(axes.flat, kinds, strict=True):
         chosen = [case for case in cases if case["kind"] == kind]
         for k, case in enumerate(chosen):
             y = np.arange(len(names)) + 0.2 * (k - (len(chosen) - 1) / 2)
-            ax.plot([case["ratio"][n] for n in names], y, "os^Dv"[k % 5], ls="",
-                    color=TASK_COLOURS[k], label=str(case["hidden"]))  # fmt: skip
+            ax.plot(
+                [case["ratio"][n] for n in names],
+                y,
+                "os^Dv"[k % 5],
+                ls="",
+                color=TASK_COLOURS[k],
+                label=str(case["hidden"]),
+            )
         ax.axvline(1, color=INK, lw=0.9)
         ax.set_yticks(range(len(names)), names)
         ax.set(title=kind, xlabel="time of a step, plain = 1", xlim=(0, None))
@@ -1603,10 +1909,10 @@ def run_minutes(found: dict[str, dict[str, Sequence[float]]]) -> Figure:
     for y, (name, method) in enumerate(rows):
         values = found[name][method]
         ax.barh(y, np.mean(values), color=COLOUR[method], alpha=0.35, height=0.7)
-        ax.plot(values, [y] * len(values), MARKER[method], color=COLOUR[method], ms=4,
-                mec=INK, mew=0.3)  # fmt: skip
-    ax.set_yticks(range(len(rows)), [f"{name}: {LABEL[m]}" for name, m in rows],
-                  fontsize=8.5)  # fmt: skip
+        ax.plot(
+            values, [y] * len(values), MARKER[method], color=COLOUR[method], ms=4, mec=INK, mew=0.3
+        )
+    ax.set_yticks(range(len(rows)), [f"{name}: {LABEL[m]}" for name, m in rows], fontsize=8.5)
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel="minutes a run", xlim=(0, None))
     return fig
 

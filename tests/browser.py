@@ -25,11 +25,19 @@ from typing import Any
 import websocket
 
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-port=0",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--remote-debugging-port=0",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-)  # fmt: skip
+)
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -77,8 +85,9 @@ class Browser:
 
     def js(self, code: str) -> Any:
         """The value of a JavaScript expression; a promise is waited for."""
-        answer = self.call("Runtime.evaluate", expression=code, awaitPromise=True,
-                           returnByValue=True)  # fmt: skip
+        answer = self.call(
+            "Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True
+        )
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{code}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
@@ -93,20 +102,21 @@ class Browser:
         return False
 
     def resize(self, width: int, height: int = 900, phone: bool = False) -> None:
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                  deviceScaleFactor=1, mobile=phone)  # fmt: skip
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=phone,
+        )
 
     def open(self, url: str) -> None:
         """Load a page and wait for its scripts and its mathematics."""
         self.call("Page.navigate", url="about:blank")
-        self.until(
-            "document.readyState == 'complete' && location.href == 'about:blank'"
-        )
+        self.until("document.readyState == 'complete' && location.href == 'about:blank'")
         self.events.clear()
         self.call("Page.navigate", url=url)
-        self.until(
-            "document.readyState == 'complete' && location.href != 'about:blank'"
-        )
+        self.until("document.readyState == 'complete' && location.href != 'about:blank'")
         self.js("window.MathJax && MathJax.startup ? MathJax.startup.promise : 0")
         self.js("new Promise(done => setTimeout(done, 150))")  # late requests
 
@@ -144,9 +154,11 @@ class Browser:
         for event in self.reports("Network.responseReceived"):
             if event["response"]["status"] >= 400:
                 found.append(f"failed request: {event['response']['url'][:200]}")
-        found += [f"failed request: {e['errorText']}"
-                  for e in self.reports("Network.loadingFailed")
-                  if not e.get("canceled")]  # fmt: skip
+        found += [
+            f"failed request: {e['errorText']}"
+            for e in self.reports("Network.loadingFailed")
+            if not e.get("canceled")
+        ]
         return found
 
     def close(self) -> None:

@@ -24,8 +24,9 @@ settings.load_profile("rclcpb")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kills", type=int, default=20,
-                     help="how often the kill -9 test kills its runs")  # fmt: skip
+    parser.addoption(
+        "--kills", type=int, default=20, help="how often the kill -9 test kills its runs"
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)

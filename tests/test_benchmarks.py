@@ -26,9 +26,7 @@ BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 def load(name: str) -> ModuleType:
     """A benchmark as a module; the folder is no package."""
-    spec = importlib.util.spec_from_file_location(
-        f"bench_{name}", BENCHMARKS / f"{name}.py"
-    )
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", BENCHMARKS / f"{name}.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -121,17 +119,19 @@ def test_quick_steps_print_and_write_their_ratios(tmp_path: Path) -> None:
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 45
     last = done.stdout.splitlines()[-1]
     number = r"(\d+\.\d\d)"
-    match = re.fullmatch(
-        f"core/plain: mlp-weight {number} mlp-local {number} conv {number}", last
-    )
+    match = re.fullmatch(f"core/plain: mlp-weight {number} mlp-local {number} conv {number}", last)
     assert match, last
     written = json.loads(out.read_text())
     shown = [f"{ratio:.2f}" for ratio in written["worst"].values()]
     assert shown == list(match.groups())
     assert all(0.5 < ratio < 3 for ratio in written["worst"].values())  # no timing test
     assert [case["hidden"] for case in written["cases"]] == [
-        [100, 100], [160, 128], [256, 256], [128, 128], [733, 789],
-    ]  # fmt: skip
+        [100, 100],
+        [160, 128],
+        [256, 256],
+        [128, 128],
+        [733, 789],
+    ]
     for case in written["cases"]:
         assert set(case["ratio"]) == {"plain", "core weight", "core local"}
         assert case["ratio"]["plain"] == 1 and min(case["milliseconds"].values()) > 0
@@ -196,9 +196,7 @@ def doubtful(trunk: bool) -> tuple[core.ProgressiveBNN, Tensor]:
 
 
 @pytest.mark.parametrize(("trunk", "draws"), [(False, 20_000), (True, 4_000)])
-def test_fast_and_looped_samples_have_the_same_distribution(
-    trunk: bool, draws: int
-) -> None:
+def test_fast_and_looped_samples_have_the_same_distribution(trunk: bool, draws: int) -> None:
     """Mean and variance of every probability, within five standard errors."""
     net, x = doubtful(trunk)
     with torch.no_grad():

@@ -57,9 +57,7 @@ def test_a_chapter_survives_the_way_through_text(name: str) -> None:
 def test_a_chapter_has_outputs_to_compare(name: str) -> None:
     """nbval compares nothing in a notebook without stored outputs."""
     nb = build.read(build.BOOK / f"{name}.ipynb")
-    checked = [
-        c for c in nb.cells if "nbval-check-output" in c.metadata.get("tags", [])
-    ]
+    checked = [c for c in nb.cells if "nbval-check-output" in c.metadata.get("tags", [])]
     assert checked and all(cell.outputs for cell in checked)
 
 
@@ -103,17 +101,13 @@ def execute(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[st
     return build.execute("01_t", folder / "done" / "01_t.ipynb")
 
 
-def test_a_failing_cell_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_cell_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = execute("1 / 0", tmp_path, monkeypatch)
     assert "ZeroDivisionError" in report["error"]
     assert not (tmp_path / "done" / "01_t.json").exists()  # so it is due again
 
 
-def test_a_slow_cell_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_cell_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "CELL_LIMIT", 0.5)
     assert not execute("import time\ntime.sleep(1)", tmp_path, monkeypatch)["error"]
     (complaint,) = build.execute_all(["01_t"], tmp_path / "done", 1, force=False)
@@ -131,15 +125,23 @@ def test_any_complaint_ends_in_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> N
 # ------------------------------------------------------------- chapters and the records
 
 PIXEL = figures.png(figures.plt.figure(figsize=(1, 1)), 1)
-EVIDENCE = ("08_ablations", "09_sensitivity", "10_full_runs", "11_what_holds",
-            "A_choices", "B_regime", "E_timings")  # fmt: skip
+EVIDENCE = (
+    "08_ablations",
+    "09_sensitivity",
+    "10_full_runs",
+    "11_what_holds",
+    "A_choices",
+    "B_regime",
+    "E_timings",
+)
 
 
 def few(name: str, seed: int = 0) -> core.Scenario:
     """A scenario with an eighth of the 5,000 digits' training images."""
     whole = core.make_scenario(f"{name}-5k", seed)
-    tasks = [replace(task, x_train=task.x_train[::8], y_train=task.y_train[::8])
-             for task in whole.tasks]  # fmt: skip
+    tasks = [
+        replace(task, x_train=task.x_train[::8], y_train=task.y_train[::8]) for task in whole.tasks
+    ]
     return replace(whole, tasks=tasks)
 
 
@@ -152,8 +154,7 @@ def real_record() -> core.Record:
 def keep_record(folder: Path, base: core.Record, seed: int, **fields: Any) -> None:
     """A made-up record: the real one with noise on its accuracies and sizes."""
     rng = np.random.default_rng([seed, *f"{folder.name} {fields}".encode()])
-    accuracy = [list(np.clip(rng.normal(0.8, 0.1, len(row)), 0, 1))
-                for row in base.accuracy]  # fmt: skip
+    accuracy = [list(np.clip(rng.normal(0.8, 0.1, len(row)), 0, 1)) for row in base.accuracy]
     config = base.config | fields.pop("config", {})
     label = fields.pop("label", fields["method"])
     record = replace(base, seed=seed, accuracy=accuracy, config=config, **fields)
@@ -163,15 +164,25 @@ def keep_record(folder: Path, base: core.Record, seed: int, **fields: Any) -> No
 
 def some_records(folder: Path, base: core.Record) -> None:
     """Few seeds, not the same for all methods; a sweep that has just begun."""
-    for method, seeds in {"rcl-cpb": (0, 1, 2), "vcl": (1, 2, 3), "rcl-cpb-A": (2,),
-                          "coreset-only": (4,)}.items():  # fmt: skip
+    for method, seeds in {
+        "rcl-cpb": (0, 1, 2),
+        "vcl": (1, 2, 3),
+        "rcl-cpb-A": (2,),
+        "coreset-only": (4,),
+    }.items():
         for seed in seeds:
             place = folder / "ta-smnist"
             keep_record(place, base, seed, scenario="ta-smnist", method=method)
     keep_record(folder / "pmnist", base, 0, scenario="pmnist", method="vcl-plus")
-    keep_record(folder / "sweeps" / "ta-smnist", base, 0, scenario="ta-smnist",
-                method="rcl-cpb", label="rcl-cpb,gamma=0.3",
-                config={"gamma": [0.3]})  # fmt: skip
+    keep_record(
+        folder / "sweeps" / "ta-smnist",
+        base,
+        0,
+        scenario="ta-smnist",
+        method="rcl-cpb",
+        label="rcl-cpb,gamma=0.3",
+        config={"gamma": [0.3]},
+    )
 
 
 def all_records(folder: Path, base: core.Record) -> None:
@@ -186,25 +197,38 @@ def all_records(folder: Path, base: core.Record) -> None:
         sweeps += [("ta-smnist", "coreset", v, str(v)) for v in (10, 20, 40)]
         sweeps += [("pmnist", "gamma", [v], f"{v}") for v in (0.12, 0.22)]
         for scenario, field, value, text in sweeps:
-            keep_record(folder / "sweeps" / scenario, base, seed, scenario=scenario,
-                        method="rcl-cpb", label=f"rcl-cpb,{field}={text}",
-                        config={field: value})  # fmt: skip
+            keep_record(
+                folder / "sweeps" / scenario,
+                base,
+                seed,
+                scenario=scenario,
+                method="rcl-cpb",
+                label=f"rcl-cpb,{field}={text}",
+                config={field: value},
+            )
         for scenario, labels in figures.OWN.items():
             for label in labels:
-                keep_record(folder / "sweeps" / scenario, base, seed, label=label,
-                            scenario=scenario, method=label.split(",")[0])  # fmt: skip
+                keep_record(
+                    folder / "sweeps" / scenario,
+                    base,
+                    seed,
+                    label=label,
+                    scenario=scenario,
+                    method=label.split(",")[0],
+                )
 
 
 @pytest.mark.parametrize("kind", ["none", "some", "all"])
 @pytest.mark.parametrize("name", [name for name in EVIDENCE if name in CHAPTERS])
 def test_a_chapter_copes_with_whatever_is_recorded(
-    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     real_record: core.Record,
-) -> None:  # fmt: skip
+) -> None:
     """Its cells, run here with made-up records: no cell may fail."""
-    {"none": lambda *_: None, "some": some_records, "all": all_records}[kind](
-        tmp_path, real_record
-    )
+    {"none": lambda *_: None, "some": some_records, "all": all_records}[kind](tmp_path, real_record)
     shown: list[Any] = []
     monkeypatch.setattr(figures, "RESULTS", tmp_path)
     monkeypatch.setattr(figures, "scenario", few)
@@ -247,14 +271,17 @@ def published(tmp_path: Path) -> Iterator[str]:
         yield host
 
 
-def run(
-    code: str, folder: Path, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def run(code: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     folder.mkdir()
     code += "\nimport figures, rclcpb_core\nprint(len(figures.images().x_train))\n"
     clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    return subprocess.run([sys.executable, "-c", code], cwd=folder, text=True,
-                          capture_output=True, env=clean | environment)  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        env=clean | environment,
+    )
 
 
 def test_the_set_up_cell_fetches_the_code_in_an_empty_folder(
@@ -332,8 +359,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = os.environ.get("RCLCPB_BOOK")
     if not folder:
         out = tmp_path_factory.mktemp("book")
-        command = [sys.executable, str(ROOT / "book" / "build.py"), "--no-execute",
-                   "--out", str(out)]  # fmt: skip
+        command = [
+            sys.executable,
+            str(ROOT / "book" / "build.py"),
+            "--no-execute",
+            "--out",
+            str(out),
+        ]
         known = os.environ | {
             "GITHUB_REPOSITORY": "someone/book",
             "GITHUB_SHA": "abcdef1",
@@ -413,8 +445,9 @@ def test_the_keyboard_moves_a_player(desktop: Browser, pages: str) -> None:
     key = "ArrowLeft" if int(before[1]) else "ArrowRight"
     code = 37 if key == "ArrowLeft" else 39
     for kind in ("keyDown", "keyUp"):
-        desktop.call("Input.dispatchKeyEvent", type=kind, key=key, code=key,
-                     windowsVirtualKeyCode=code)  # fmt: skip
+        desktop.call(
+            "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
+        )
     assert desktop.js(FRAME.format(0))[0] != before[0]
 
 

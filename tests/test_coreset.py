@@ -22,8 +22,12 @@ def points(n: int = 40, classes: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-@given(n=st.integers(2, 30), classes=st.integers(1, 5), size=st.integers(0, 29),
-       seed=st.integers(0, 99))  # fmt: skip
+@given(
+    n=st.integers(2, 30),
+    classes=st.integers(1, 5),
+    size=st.integers(0, 29),
+    seed=st.integers(0, 99),
+)
 def test_as_many_as_asked_and_none_twice(
     choice: str, n: int, classes: int, size: int, seed: int
 ) -> None:
@@ -77,9 +81,7 @@ def test_a_small_class_leaves_room_to_the_others(choice: str) -> None:
 
 def test_balanced_is_random_within_a_class() -> None:
     x, y = points(40, 2)
-    draws = {
-        tuple(core.choose_coreset(x, y, 4, "balanced").tolist()) for _ in range(20)
-    }
+    draws = {tuple(core.choose_coreset(x, y, 4, "balanced").tolist()) for _ in range(20)}
     assert len(draws) > 15
 
 
@@ -88,8 +90,7 @@ def test_k_center_equals_a_brute_force_greedy() -> None:
     for images in (x, x.view(25, 1, 5, 1)):
         chosen = core.choose_coreset(images, y, 10, "k-center").tolist()
         for k in range(1, 10):
-            gaps = [min(float((x[i] - x[j]).norm()) for j in chosen[:k])
-                    for i in range(25)]  # fmt: skip
+            gaps = [min(float((x[i] - x[j]).norm()) for j in chosen[:k]) for i in range(25)]
             assert chosen[k] == int(np.argmax(gaps))
     firsts = {core.choose_coreset(x, y, 3, "k-center").tolist()[0] for _ in range(20)}
     assert len(firsts) > 5  # from a random first sample
@@ -119,9 +120,7 @@ def test_the_learner_stores_what_it_does_not_train_on(choice: Any) -> None:
         rows = {tuple(r.tolist()) for r in data.x}
         assert not rows & {tuple(r.tolist()) for r in stored.x}
         both = torch.cat([data.x, stored.x])
-        assert sorted(map(tuple, both.tolist())) == sorted(
-            map(tuple, everything.x.tolist())
-        )
+        assert sorted(map(tuple, both.tolist())) == sorted(map(tuple, everything.x.tolist()))
         again = learner.split_task(t)[1]
         assert torch.equal(again.x, stored.x) and torch.equal(again.y, stored.y)
 

@@ -23,9 +23,7 @@ CPU = torch.device("cpu")
 ROOT = Path(data.__file__).parent
 
 
-def small_images(
-    shape: tuple = (28, 28), classes: int = 10, n: int = 40
-) -> core.Images:
+def small_images(shape: tuple = (28, 28), classes: int = 10, n: int = 40) -> core.Images:
     rng = np.random.default_rng(0)
     y = (np.arange(n) % classes).astype(np.uint8)
     x = rng.integers(0, 256, (2, n, *shape), dtype=np.uint8)
@@ -185,20 +183,18 @@ def sets() -> Any:
     return data._import_torchvision()
 
 
-def fake(
-    sets: Any, monkeypatch: pytest.MonkeyPatch, calls: list, fail: Any = None
-) -> None:
+def fake(sets: Any, monkeypatch: pytest.MonkeyPatch, calls: list, fail: Any = None) -> None:
     """Data set classes that make a few images up instead of fetching them."""
 
     class Made:
-        def __init__(self, root: str, train: bool = True, download: bool = False,
-                     split: str = "") -> None:  # fmt: skip
+        def __init__(
+            self, root: str, train: bool = True, download: bool = False, split: str = ""
+        ) -> None:
             if fail:
                 raise fail
             calls.append((type(self).__name__, train, download, split))
             n = 30 if train and split != "test" else 20
-            shape = {"MNIST": (28, 28), "SVHN": (3, 32, 32)}.get(
-                type(self).__name__, (32, 32, 3))  # fmt: skip
+            shape = {"MNIST": (28, 28), "SVHN": (3, 32, 32)}.get(type(self).__name__, (32, 32, 3))
             self.data: Any = np.full((n, *shape), n, np.uint8)
             labels = np.arange(n) % 10
             if type(self).__name__ == "SVHN":
@@ -223,17 +219,13 @@ def test_download_writes_the_npz_once(
     calls: list = []
     fake(sets, monkeypatch, calls)
     images = core.load_images(name, tmp_path / "new" / "folder")
-    assert len(calls) == 2 and all(
-        call[0] == name.upper() and call[2] for call in calls
-    )
+    assert len(calls) == 2 and all(call[0] == name.upper() and call[2] for call in calls)
     shape = (28, 28) if name == "mnist" else (32, 32, 3)
     assert images.x_train.shape == (30, *shape) and images.x_test.shape == (20, *shape)
     assert all(array.dtype == np.uint8 for array in images)
     assert images.y_train.tolist() == [i % 10 for i in range(30)]
     if name == "svhn":
-        assert (images.x_train[..., 0] == 7).all() and (
-            images.x_train[..., 1] == 30
-        ).all()
+        assert (images.x_train[..., 0] == 7).all() and (images.x_train[..., 1] == 30).all()
     assert [p.name for p in (tmp_path / "new" / "folder").iterdir()] == [f"{name}.npz"]
     again = core.load_images(name, tmp_path / "new" / "folder")
     assert len(calls) == 2 and again.sha256() == images.sha256()
@@ -313,8 +305,9 @@ def test_torchvision_can_be_imported_beside_a_cpu_torch() -> None:
         assert "torchvision" in sys.modules
         print("imported")
     """
-    done = subprocess.run([sys.executable, "-c", code, str(ROOT)], text=True,
-                          capture_output=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT)], text=True, capture_output=True, check=False
+    )
     assert done.stdout.strip() == "imported", done.stderr
 
 
@@ -323,8 +316,9 @@ def test_the_core_does_not_import_torchvision() -> None:
         "import sys; sys.path.insert(0, sys.argv[1]); import rclcpb_core\n"
         "print('torchvision' in sys.modules, 'matplotlib' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(ROOT)], text=True,
-                          capture_output=True, check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT)], text=True, capture_output=True, check=True
+    )
     assert done.stdout.split() == ["False", "False"]
 
 
@@ -389,24 +383,20 @@ def test_permuted_inputs_are_the_shuffled_pixels() -> None:
 @pytest.mark.parametrize("heads", ["multi", "single"])
 def test_split_mnist(digits: core.Images, heads: Any) -> None:
     scenario = core.split_mnist(digits, heads)
-    assert [task.classes for task in scenario.tasks] == [
-        (0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]  # fmt: skip
+    assert [task.classes for task in scenario.tasks] == [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
     for task in scenario.tasks:
-        assert (
-            set(task.y_train.tolist()) == set(task.classes) == set(task.y_test.tolist())
-        )
+        assert set(task.y_train.tolist()) == set(task.classes) == set(task.y_test.tolist())
         assert len(task.y_train) == 800 and len(task.y_test) == 200
         for label in task.classes:
-            assert np.array_equal(task.x_train[task.y_train == label],
-                                  digits.x_train[digits.y_train == label])  # fmt: skip
+            assert np.array_equal(
+                task.x_train[task.y_train == label], digits.x_train[digits.y_train == label]
+            )
 
 
 def test_split_cifar100_draws_the_class_order_from_the_seed() -> None:
     images = small_images((32, 32, 3), 100, 200)
     one, again, other = (core.split_cifar100(images, seed=s) for s in (1, 1, 2))
-    orders = [
-        [c for task in s.tasks for c in task.classes] for s in (one, again, other)
-    ]
+    orders = [[c for task in s.tasks for c in task.classes] for s in (one, again, other)]
     assert orders[0] == orders[1] != orders[2]
     assert sorted(orders[0]) == list(range(100)) != orders[0]
     assert len(one.tasks) == 20 and one.trunk and one.image_shape() == (3, 32, 32)
@@ -436,8 +426,7 @@ def test_targets_are_columns_of_the_tasks_head() -> None:
     tasks = ((7, 3), (5, 9), (3, 1))
     made = [tiny.arrays(classes) for classes in tasks]
     single, multi = (core.from_arrays(made, heads) for heads in ("single", "multi"))
-    assert [single.columns(t) for t in range(3)] == [
-        (3, 7), (3, 7, 5, 9), (3, 7, 5, 9, 1)]  # fmt: skip
+    assert [single.columns(t) for t in range(3)] == [(3, 7), (3, 7, 5, 9), (3, 7, 5, 9, 1)]
     labels = np.array([3, 1, 1, 3])
     assert single.targets(labels, 2, CPU).tolist() == [0, 4, 4, 0]
     assert multi.columns(2) == (1, 3)
@@ -463,10 +452,15 @@ def test_every_scenario_by_name(
     save(tmp_path, "cifar100", small_images((32, 32, 3), 100, 200))
     for name in ("svhn", "cifar10"):
         save(tmp_path, name, small_images((32, 32, 3)))
-    expected = {"pmnist": (10, "multi"), "pmnist-shared": (10, "single"),
-                "mh-smnist": (5, "multi"), "ta-smnist": (5, "single"),
-                "mh-cifar100": (20, "multi"), "ta-cifar100": (20, "single"),
-                "mnist-svhn-cifar10": (3, "multi")}  # fmt: skip
+    expected = {
+        "pmnist": (10, "multi"),
+        "pmnist-shared": (10, "single"),
+        "mh-smnist": (5, "multi"),
+        "ta-smnist": (5, "single"),
+        "mh-cifar100": (20, "multi"),
+        "ta-cifar100": (20, "single"),
+        "mnist-svhn-cifar10": (3, "multi"),
+    }
     for name in core.SCENARIOS:
         scenario = core.make_scenario(name, 0, tmp_path)
         tasks, heads = expected[name.removesuffix("-5k")]
@@ -491,10 +485,16 @@ def test_holdout_takes_its_test_set_from_the_training_images() -> None:
 def test_checksum_of_a_scenario_sees_every_array() -> None:
     base = tiny.scenario()
     x, y, x_test, y_test = tiny.arrays((0, 1))
-    sums = {core.from_arrays([task]).sha256() for task in [
-        (x, y, x_test, y_test), (255 - x, y, x_test, y_test),
-        (x, 1 - y, x_test, y_test), (x, y, 255 - x_test, y_test),
-        (x, y, x_test, 1 - y_test)]}  # fmt: skip
+    sums = {
+        core.from_arrays([task]).sha256()
+        for task in [
+            (x, y, x_test, y_test),
+            (255 - x, y, x_test, y_test),
+            (x, 1 - y, x_test, y_test),
+            (x, y, 255 - x_test, y_test),
+            (x, y, x_test, 1 - y_test),
+        ]
+    }
     assert len(sums) == 5 and base.sha256() == tiny.scenario().sha256() not in sums
 
 
@@ -596,9 +596,7 @@ def test_a_trunk_needs_images() -> None:
 
 
 def test_tasks_of_one_scenario_have_one_shape() -> None:
-    tasks = tuple(
-        core.from_arrays([tiny.arrays((0, 1), size=s)]).tasks[0] for s in (4, 6)
-    )
+    tasks = tuple(core.from_arrays([tiny.arrays((0, 1), size=s)]).tasks[0] for s in (4, 6))
     with pytest.raises(core.RclCpbError, match="from_arrays pads them"):
         core.Scenario("mixed", tasks, "single")
 

@@ -29,11 +29,11 @@ class Watch(TorchDispatchMode):
         super().__init__()
         self.small, self.count = small, 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (),
-                           kwargs: Any = None) -> Any:  # fmt: skip
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        tensors = [leaf for leaf in tree_leaves((args, kwargs, result))
-                   if isinstance(leaf, torch.Tensor)]  # fmt: skip
+        tensors = [
+            leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, torch.Tensor)
+        ]
         homes = {t.device.type for t in tensors if t.dim() or t.device == META}
         moved = func is torch.ops.aten._to_copy.default  # a few numbers brought over
         assert moved or len(homes) <= 1, f"{func} mixes {homes}"
@@ -67,9 +67,7 @@ def homes(net: core.ProgressiveBNN) -> set[str]:
     return {value.device.type for value in net.state_dict().values()}
 
 
-CASES = [
-    (trunk, sampling) for trunk in (False, True) for sampling in ("weight", "local")
-]
+CASES = [(trunk, sampling) for trunk in (False, True) for sampling in ("weight", "local")]
 
 
 @pytest.mark.parametrize(("trunk", "sampling"), CASES)
@@ -90,17 +88,23 @@ def test_a_training_step(trunk: bool, sampling: Any) -> None:
 
 @pytest.mark.parametrize("trunk", [False, True])
 @pytest.mark.parametrize("kind", ["none", *core.DISTORTIONS])
-def test_a_round_of_training_with_distorted_and_mixed_images(
-    trunk: bool, kind: str
-) -> None:
+def test_a_round_of_training_with_distorted_and_mixed_images(trunk: bool, kind: str) -> None:
     config = tiny.config(batch_size=9)
     shape = (3, 8, 8) if trunk else (1, 6, 6)
     with all_on_meta(9):  # a shuffle of nine indices is made on the CPU and moved
         net = network(config, trunk)
         flat = core.FlatPosterior(net, [1, 0])
         phase = core.Phase.training(config, 9)._replace(augment=kind, distort=kind)
-        total = core.train_round(flat, flat.optimizer(0.01, 0.01), samples(trunk, 1),
-                                 phase, 2, shape, [samples(trunk, 0)], 4)  # fmt: skip
+        total = core.train_round(
+            flat,
+            flat.optimizer(0.01, 0.01),
+            samples(trunk, 1),
+            phase,
+            2,
+            shape,
+            [samples(trunk, 0)],
+            4,
+        )
     assert total.device == META
 
 
@@ -179,9 +183,11 @@ def test_a_resumed_fit_brings_adams_moments_to_the_device() -> None:
     learner.partial = {"rounds": 2, "tensors": {}}
     for name in ("mu", "rho"):
         learner.partial["tensors"] |= {
-            name: like.clone(), f"{name}.step": torch.tensor(4.0),
-            f"{name}.exp_avg": like.clone(), f"{name}.exp_avg_sq": like.clone(),
-        }  # fmt: skip
+            name: like.clone(),
+            f"{name}.step": torch.tensor(4.0),
+            f"{name}.exp_avg": like.clone(),
+            f"{name}.exp_avg_sq": like.clone(),
+        }
     phase = core.Phase.training(learner.config, 42)
     assert learner._resume(phase, flat, optimizer) == 2
     for parameter in (flat.mu, flat.rho):

@@ -47,33 +47,37 @@ def constant(classes: tuple[int, ...], n: int, value: float, size: int = 6) -> t
 @settings(max_examples=25)
 @given(
     tasks=st.lists(st.integers(1, 3), min_size=2, max_size=3),
-    per_class=st.integers(1, 3), value=st.sampled_from([0.0, 0.5, 1.0, 1e10]),
-    heads=st.sampled_from(["single", "multi"]), trunk=st.booleans(),
-    config=st.fixed_dictionaries({
-        "rho_init": st.floats(-1e4, 10) | st.just(10.0),
-        "prior_var": st.sampled_from([1e-12, 1.0, 1e12]),
-        "beta": st.sampled_from([0.0, 0.1, 1e30]),
-        "gamma": st.sampled_from([0.0, 0.1, 1e30]),
-        "sampling": choices("sampling"), "mu_init": choices("mu_init"),
-        "new_into_old": choices("new_into_old"),
-        "distance_classes": choices("distance_classes"),
-        "coreset_choice": choices("coreset_choice"),
-        "distort": choices("distort"), "augment": choices("augment"),
-        "replay_kl": st.sampled_from([0.0, 1.0]), "reinit_head": st.booleans(),
-        "lr_mu": st.sampled_from([1e-6, 0.02, 1e3]),
-    }),
-)  # fmt: skip
+    per_class=st.integers(1, 3),
+    value=st.sampled_from([0.0, 0.5, 1.0, 1e10]),
+    heads=st.sampled_from(["single", "multi"]),
+    trunk=st.booleans(),
+    config=st.fixed_dictionaries(
+        {
+            "rho_init": st.floats(-1e4, 10) | st.just(10.0),
+            "prior_var": st.sampled_from([1e-12, 1.0, 1e12]),
+            "beta": st.sampled_from([0.0, 0.1, 1e30]),
+            "gamma": st.sampled_from([0.0, 0.1, 1e30]),
+            "sampling": choices("sampling"),
+            "mu_init": choices("mu_init"),
+            "new_into_old": choices("new_into_old"),
+            "distance_classes": choices("distance_classes"),
+            "coreset_choice": choices("coreset_choice"),
+            "distort": choices("distort"),
+            "augment": choices("augment"),
+            "replay_kl": st.sampled_from([0.0, 1.0]),
+            "reinit_head": st.booleans(),
+            "lr_mu": st.sampled_from([1e-6, 0.02, 1e3]),
+        }
+    ),
+)
 def test_constant_images_few_samples_and_any_noise(
     tasks: list[int], per_class: int, value: float, heads: Any, trunk: bool, config: Any
 ) -> None:
     """Also one class a task, and one sample a class: then nothing can be stored."""
-    made = [constant(tuple(range(3 * t, 3 * t + n)), per_class, value)
-            for t, n in enumerate(tasks)]  # fmt: skip
+    made = [constant(tuple(range(3 * t, 3 * t + n)), per_class, value) for t, n in enumerate(tasks)]
     stored = min(1, per_class * min(tasks) - 1)
     small = {"coreset": stored, "hidden": (6, 5), "epochs": 2, "replay_steps": 3}
-    record = learned(
-        core.from_arrays(made, heads, trunk), tiny.config(**(config | small))
-    )
+    record = learned(core.from_arrays(made, heads, trunk), tiny.config(**(config | small)))
     event("finite" if record else "a sentence")
     if record is None:  # ordinary numbers must not end here
         ordinary = abs(config["rho_init"] + 4) < 4 and config["lr_mu"] < 1
@@ -114,13 +118,12 @@ def test_with_noise_alone_everything_is_pruned(rho: float, sampling: Any) -> Non
 @settings(max_examples=8)
 @given(
     added=st.lists(st.sampled_from([0, 1, 1000]), min_size=2, max_size=2),
-    sampling=choices("sampling"), new=choices("new_into_old"),
-)  # fmt: skip
+    sampling=choices("sampling"),
+    new=choices("new_into_old"),
+)
 @example(added=[1000, 1000], sampling="weight", new="random")
 @example(added=[1000, 1000], sampling="local", new="zero")
-def test_a_thousand_neurons_added_at_once(
-    added: list[int], sampling: Any, new: Any
-) -> None:
+def test_a_thousand_neurons_added_at_once(added: list[int], sampling: Any, new: Any) -> None:
     config: dict[str, Any] = {"sampling": sampling, "new_into_old": new}
     net = tiny.network(tiny.config(**config))
     x, before = tiny.inputs(net), tiny.snapshot(net)

@@ -143,9 +143,7 @@ def test_gradients_against_finite_differences(kind: str, sampling: str) -> None:
     with patch("torch.randn_like", fixed):
         assert torch.autograd.gradcheck(call, (layer.mu, layer.rho, x))
     layer.kl().backward()
-    expected = torch.autograd.grad(
-        call(layer.mu, layer.rho, x)[1], [layer.mu, layer.rho]
-    )
+    expected = torch.autograd.grad(call(layer.mu, layer.rho, x)[1], [layer.mu, layer.rho])
     torch.testing.assert_close(layer.mu.grad, expected[0])
     torch.testing.assert_close(layer.rho.grad, expected[1])
 
@@ -165,9 +163,7 @@ def test_snr_is_mean_over_deviation_of_the_weights(kind: str) -> None:
 
 
 def test_normal_initialisation() -> None:
-    settings = tiny.config(
-        mu_init="normal", mu_scale=0.1, rho_init=-3.0, prior_var=0.25
-    )
+    settings = tiny.config(mu_init="normal", mu_scale=0.1, rho_init=-3.0, prior_var=0.25)
     layer = core.BayesLinear(200, 100, settings)
     n = len(layer.mu)
     assert n == 200 * 100 + 100
@@ -181,8 +177,11 @@ def test_normal_initialisation() -> None:
 @pytest.mark.parametrize(("kind", "fan_in"), [("linear", 400), ("conv", 36 * 9)])
 def test_fan_in_initialisation(kind: str, fan_in: int) -> None:
     settings = tiny.config(mu_init="fan-in", rho_init=-6.0)
-    layer = (core.BayesLinear(400, 60, settings) if kind == "linear"
-             else core.BayesConv2d(36, 60, settings))  # fmt: skip
+    layer = (
+        core.BayesLinear(400, 60, settings)
+        if kind == "linear"
+        else core.BayesConv2d(36, 60, settings)
+    )
     weight, bias = layer.split(layer.mu.detach())
     n = weight.numel()
     expected = math.sqrt(2 / fan_in)

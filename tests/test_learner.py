@@ -35,8 +35,7 @@ def at_fits(learner: core.Learner, tasks: int | None = None) -> list[dict[str, A
     original = learner.fit
 
     def fit(net: Any, t: int, phase: core.Phase, data: core.Samples) -> Any:
-        seen.append({"t": t, "phase": phase, "data": data, "net": net,
-                     "began": tiny.snapshot(net)})  # fmt: skip
+        seen.append({"t": t, "phase": phase, "data": data, "net": net, "began": tiny.snapshot(net)})
         result = original(net, t, phase, data)
         seen[-1]["ended"] = tiny.snapshot(net)
         return result
@@ -87,25 +86,58 @@ def test_single_head_order(steps: list[str]) -> None:
         pass
     assert steps == [
         "start",
-        "task 0", "coreset", "head", "evaluate 0", "train", "prior", "replay",
+        "task 0",
+        "coreset",
+        "head",
         "evaluate 0",
-        "task 1", "coreset", "prior", "prune", "grow", "head", "evaluate 1", "train",
-        "restore", "prior", "replay", "evaluate 0", "evaluate 1",
-    ]  # fmt: skip
+        "train",
+        "prior",
+        "replay",
+        "evaluate 0",
+        "task 1",
+        "coreset",
+        "prior",
+        "prune",
+        "grow",
+        "head",
+        "evaluate 1",
+        "train",
+        "restore",
+        "prior",
+        "replay",
+        "evaluate 0",
+        "evaluate 1",
+    ]
 
 
 def test_multi_head_order(steps: list[str]) -> None:
-    for _ in core.Learner(
-        tiny.scenario(tiny.PAIRS[:2], "multi"), tiny.config(epochs=1)
-    ):
+    for _ in core.Learner(tiny.scenario(tiny.PAIRS[:2], "multi"), tiny.config(epochs=1)):
         pass
     assert steps == [
         "start",
-        "task 0", "coreset", "head", "evaluate 0", "train",
-        "prior*", "fit 0*", "evaluate 0*",
-        "task 1", "coreset", "prior", "prune", "grow", "head", "evaluate 1", "train",
-        "prior*", "fit 0*", "evaluate 0*", "prior*", "fit 1*", "evaluate 1*",
-    ]  # fmt: skip
+        "task 0",
+        "coreset",
+        "head",
+        "evaluate 0",
+        "train",
+        "prior*",
+        "fit 0*",
+        "evaluate 0*",
+        "task 1",
+        "coreset",
+        "prior",
+        "prune",
+        "grow",
+        "head",
+        "evaluate 1",
+        "train",
+        "prior*",
+        "fit 0*",
+        "evaluate 0*",
+        "prior*",
+        "fit 1*",
+        "evaluate 1*",
+    ]
 
 
 @pytest.mark.parametrize("heads", ["single", "multi"])
@@ -133,8 +165,7 @@ def test_replay_takes_the_posterior_it_finds_as_its_prior() -> None:
                 state = fit["began"]
                 for name in state:
                     if name.endswith(".mu") or name.endswith(".rho"):
-                        prior = name.replace(".mu", ".prior_mu").replace(
-                            ".rho", ".prior_rho")  # fmt: skip
+                        prior = name.replace(".mu", ".prior_mu").replace(".rho", ".prior_rho")
                         assert torch.equal(state[name], state[prior])
 
 
@@ -202,9 +233,7 @@ def test_multi_head_answers_after_a_fit_on_that_tasks_stored_samples() -> None:
 def test_mixing_brings_stored_images_into_the_tasks_batches(
     heads: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learner = core.Learner(
-        tiny.scenario(heads=heads), tiny.config(replay_mix=5, epochs=2)
-    )
+    learner = core.Learner(tiny.scenario(heads=heads), tiny.config(replay_mix=5, epochs=2))
     found: list[int] = []
     original = core.FlatPosterior.loss
 
@@ -234,8 +263,9 @@ def test_mixing_brings_stored_images_into_the_tasks_batches(
 def old_rows(state: dict, name: str, rows: int, columns: int) -> torch.Tensor:
     """The weights of the old classes into the old hidden neurons, and their biases."""
     vector = state[f"heads.0.{name}"]
-    out = len(vector) // (1 + state["hidden.1.mu"].numel() // (
-        1 + state["hidden.0.mu"].numel() // 37))  # fmt: skip
+    out = len(vector) // (
+        1 + state["hidden.1.mu"].numel() // (1 + state["hidden.0.mu"].numel() // 37)
+    )
     weight, bias = vector[:-out].view(out, -1), vector[-out:]
     return torch.cat([weight[:rows, :columns].flatten(), bias[:rows]])
 
@@ -277,9 +307,7 @@ def test_without_restoring_replay_starts_from_the_trained_rows() -> None:
 def test_without_replay_there_is_none() -> None:
     learner = core.Learner(tiny.scenario(), tiny.config(epochs=1, replay=False))
     assert {fit["phase"].name for fit in at_fits(learner)} == {"train"}
-    multi = core.Learner(
-        tiny.scenario(heads="multi"), tiny.config(epochs=1, replay=False)
-    )
+    multi = core.Learner(tiny.scenario(heads="multi"), tiny.config(epochs=1, replay=False))
     assert {fit["phase"].name for fit in at_fits(multi)} == {"train"}
 
 
@@ -356,13 +384,9 @@ def test_coreset_only_learns_from_the_stored_samples_alone(heads: Any) -> None:
     first = core.learn(clean, config)
     noisy = []
     for t, task in enumerate(clean.tasks):
-        x = np.random.default_rng(t).integers(
-            0, 256, task.x_train.shape, dtype=np.uint8
-        )
+        x = np.random.default_rng(t).integers(0, 256, task.x_train.shape, dtype=np.uint8)
         kept = {row.numpy().tobytes() for row in learner.coreset[t].x}
-        for i, image in enumerate(
-            clean.inputs(task.x_train, task, torch.device("cpu"))
-        ):
+        for i, image in enumerate(clean.inputs(task.x_train, task, torch.device("cpu"))):
             if image.numpy().tobytes() in kept:
                 x[i] = task.x_train[i]
         noisy.append(replace(task, x_train=x))
@@ -412,9 +436,7 @@ def test_the_newest_task_may_be_answered_without_a_fit() -> None:
 
 @pytest.mark.parametrize("heads", ["single", "multi"])
 @pytest.mark.parametrize("sampling", ["weight", "local"])
-def test_same_seed_same_record_other_seed_other_record(
-    heads: Any, sampling: Any
-) -> None:
+def test_same_seed_same_record_other_seed_other_record(heads: Any, sampling: Any) -> None:
     scenario, config = tiny.scenario(heads=heads), tiny.config(sampling=sampling)
     one, again, other = (content(core.learn(scenario, config, s)) for s in (3, 3, 4))
     assert one == again
@@ -451,8 +473,14 @@ def test_every_draw_has_a_key_of_seed_task_phase_and_round(
 
 
 def test_keys_that_differ_draw_differently_and_equal_ones_the_same() -> None:
-    keys = [(0, 1, "train", 2), (1, 1, "train", 2), (0, 2, "train", 2),
-            (0, 1, "replay", 2), (0, 1, "train", 3), (0, 1, "train", 2)]  # fmt: skip
+    keys = [
+        (0, 1, "train", 2),
+        (1, 1, "train", 2),
+        (0, 2, "train", 2),
+        (0, 1, "replay", 2),
+        (0, 1, "train", 3),
+        (0, 1, "train", 2),
+    ]
     draws = []
     for key in keys:
         with core.seeded(*key):
@@ -476,8 +504,10 @@ def test_two_learners_side_by_side_do_not_disturb_each_other() -> None:
     pair = [core.Learner(tiny.scenario(), tiny.config(), s) for s in (0, 1)]
     for _ in zip(*pair, strict=True):
         pass
-    together = [core.learn(tiny.scenario(), tiny.config(), s, learner=learner)
-                for s, learner in enumerate(pair)]  # fmt: skip
+    together = [
+        core.learn(tiny.scenario(), tiny.config(), s, learner=learner)
+        for s, learner in enumerate(pair)
+    ]
     assert [content(record) for record in together] == alone
 
 
@@ -498,8 +528,15 @@ def test_training_lowers_the_loss() -> None:
 
 
 def test_digits_single_head_clearly_beats_chance(digits: core.Images) -> None:
-    config = core.Config(hidden=(48, 48), beta=0.003, gamma=0.1, coreset=20, epochs=4,
-                         batch_size=64, replay_steps=100)  # fmt: skip
+    config = core.Config(
+        hidden=(48, 48),
+        beta=0.003,
+        gamma=0.1,
+        coreset=20,
+        epochs=4,
+        batch_size=64,
+        replay_steps=100,
+    )
     record = core.learn(core.split_mnist(digits), config)
     assert core.average_accuracy(record.accuracy) > 0.55  # chance is 0.1
     assert min(record.accuracy[-1]) > 0.2  # no old task is gone
@@ -507,8 +544,7 @@ def test_digits_single_head_clearly_beats_chance(digits: core.Images) -> None:
 
 
 def test_digits_multi_head_clearly_beats_chance(digits: core.Images) -> None:
-    config = core.Config(hidden=(32, 32), gamma=0.2, epochs=3, batch_size=64,
-                         replay_steps=60)  # fmt: skip
+    config = core.Config(hidden=(32, 32), gamma=0.2, epochs=3, batch_size=64, replay_steps=60)
     record = core.learn(core.split_mnist(digits, "multi"), config)
     assert core.average_accuracy(record.accuracy) > 0.9  # chance is 0.5
 
@@ -517,15 +553,15 @@ def test_without_its_strategies_a_single_head_forgets_everything(
     digits: core.Images,
 ) -> None:
     """What the strategies are for; if this fails, the test above shows nothing."""
-    config = core.Config(hidden=(48, 48), beta=0.003, epochs=4, batch_size=64,
-                         replay=False, restore_head=False)  # fmt: skip
+    config = core.Config(
+        hidden=(48, 48), beta=0.003, epochs=4, batch_size=64, replay=False, restore_head=False
+    )
     record = core.learn(core.split_mnist(digits), config)
     assert max(record.accuracy[-1][:-1]) < 0.1 and record.accuracy[-1][-1] > 0.8
 
 
 def test_local_sampling_mixing_and_decay_learn_too() -> None:
-    config = tiny.config(sampling="local", decay=True, replay_mix=8, epochs=6,
-                         replay_steps=60)  # fmt: skip
+    config = tiny.config(sampling="local", decay=True, replay_mix=8, epochs=6, replay_steps=60)
     for heads in ("single", "multi"):
         record = core.learn(tiny.scenario(heads=heads, n=40), config)
         assert core.average_accuracy(record.accuracy) > 0.7
@@ -594,9 +630,15 @@ def test_a_trunk_learns_prunes_and_grows(heads: Any) -> None:
     beta=st.sampled_from([0.0, 1e9]),
 )
 def test_extreme_inputs_stay_finite_or_fail_clearly(
-    images: str, classes: Any, n: int, rho_init: float, gamma: float, sampling: Any,
-    heads: Any, beta: float,
-) -> None:  # fmt: skip
+    images: str,
+    classes: Any,
+    n: int,
+    rho_init: float,
+    gamma: float,
+    sampling: Any,
+    heads: Any,
+    beta: float,
+) -> None:
     made = []
     for labels in classes:
         x, y, x_test, y_test = tiny.arrays(labels, n)
@@ -605,8 +647,15 @@ def test_extreme_inputs_stay_finite_or_fail_clearly(
             x, x_test = (np.full(a.shape, scale, np.float32) for a in (x, x_test))
         made.append((x, y, x_test, y_test))
     scenario = core.from_arrays(made, heads)
-    config = tiny.config(rho_init=rho_init, gamma=gamma, beta=beta, sampling=sampling,
-                         coreset=1, epochs=2, replay_steps=5)  # fmt: skip
+    config = tiny.config(
+        rho_init=rho_init,
+        gamma=gamma,
+        beta=beta,
+        sampling=sampling,
+        coreset=1,
+        epochs=2,
+        replay_steps=5,
+    )
     try:
         record = core.learn(scenario, config)
     except core.RclCpbError as error:
@@ -713,8 +762,7 @@ def test_a_record_tells_what_happened() -> None:
     assert record.config == asdict(config) and record.versions["torch"]
     fields = {f.name for f in dataclasses.fields(core.Stage)} - {"task"}
     assert all(len(getattr(record, name)) == 3 for name in fields)
-    assert all(s >= p >= 0 for s, p in
-               zip(record.seconds, record.structure_seconds, strict=True))  # fmt: skip
+    assert all(s >= p >= 0 for s, p in zip(record.seconds, record.structure_seconds, strict=True))
     json.dumps(asdict(record), allow_nan=False)
 
 
@@ -746,9 +794,7 @@ def test_metrics_of_one_task() -> None:
 
 def test_score_by_hand() -> None:
     """Five answers, four right; in ten bins, 0.95 and 0.91 share one."""
-    p = torch.tensor(
-        [[0.95, 0.05], [0.91, 0.09], [0.3, 0.7], [0.25, 0.75], [0.55, 0.45]]
-    )
+    p = torch.tensor([[0.95, 0.05], [0.91, 0.09], [0.3, 0.7], [0.25, 0.75], [0.55, 0.45]])
     y = torch.tensor([0, 1, 1, 1, 0])
     accuracy, nll, ece = core.score(p, y, bins=10)
     assert accuracy == pytest.approx(0.8)
@@ -790,9 +836,7 @@ def test_weights_without_doubt_give_no_mutual_information() -> None:
 
 @pytest.mark.parametrize("sampling", ["weight", "local"])
 @pytest.mark.parametrize("trunk", [False, True])
-def test_prediction_equals_a_loop_over_plain_samples(
-    trunk: bool, sampling: Any
-) -> None:
+def test_prediction_equals_a_loop_over_plain_samples(trunk: bool, sampling: Any) -> None:
     net = tiny.network(tiny.config(rho_init=-2.5, sampling=sampling), trunk)
     x, n = tiny.inputs(net, 4), 3000
     with torch.no_grad():
@@ -928,9 +972,7 @@ def test_cached_features_give_the_gradients_of_a_trunk_that_stays() -> None:
         drawn = layer.mu + (layer.rho / 2).exp() * noise
         h = layer.operate(h, *layer.split(drawn))
     loss = F.cross_entropy(h, y) + 0.1 * sum(layer.kl() for layer in layers)
-    mine = torch.autograd.grad(
-        loss, [getattr(layer, n) for n in ("mu", "rho") for layer in layers]
-    )
+    mine = torch.autograd.grad(loss, [getattr(layer, n) for n in ("mu", "rho") for layer in layers])
     got = torch.cat([flat.mu.grad, flat.rho.grad])
     torch.testing.assert_close(got, torch.cat(mine), atol=1e-6, rtol=1e-5)
     assert len(flat.mu) == sum(len(layer.mu) for layer in layers)

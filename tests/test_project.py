@@ -113,8 +113,9 @@ def test_workflows_run_the_two_commands_on_the_oldest_python() -> None:
         jobs = yaml.safe_load(path.read_text())["jobs"].values()
         steps = [step for job in jobs for step in job["steps"]]
         assert command in [step.get("run") for step in steps]
-        versions = [s["with"]["python-version"] for s in steps
-                    if "setup-python" in s.get("uses", "")]  # fmt: skip
+        versions = [
+            s["with"]["python-version"] for s in steps if "setup-python" in s.get("uses", "")
+        ]
         assert versions == [oldest.removeprefix(">=")]
 
 
@@ -127,9 +128,7 @@ def test_ci_runs_make_test() -> None:
 
 
 @pytest.mark.parametrize("target", ["book", "test", "lab"])
-def test_make_refuses_an_old_python_in_one_sentence(
-    target: str, tmp_path: Path
-) -> None:
+def test_make_refuses_an_old_python_in_one_sentence(target: str, tmp_path: Path) -> None:
     old = tmp_path / "old-python"
     pretend = "import sys; sys.version_info = (3, 10, 9); exec(sys.argv[1])"
     old.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{pretend}' \"$2\"\n")
@@ -186,7 +185,9 @@ def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
             lines = path.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError:
             continue  # an image
-        found += [f"{path.relative_to(ROOT)}:{n}: {match[0]}"
-                  for n, line in enumerate(lines, 1)
-                  if (match := PRIVATE.search(line))]  # fmt: skip
+        found += [
+            f"{path.relative_to(ROOT)}:{n}: {match[0]}"
+            for n, line in enumerate(lines, 1)
+            if (match := PRIVATE.search(line))
+        ]
     assert found == []

@@ -40,8 +40,13 @@ def content(record: core.Record) -> dict[str, Any]:
 
 def start(*args: str, cwd: Path) -> subprocess.Popen[str]:
     """The real command, as a process of its own."""
-    return subprocess.Popen([sys.executable, str(SCRIPT), *args], cwd=cwd, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), *args],
+        cwd=cwd,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
@@ -53,8 +58,12 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
 
 
 @pytest.fixture
-def command(fast_digits: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-            capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:  # fmt: skip
+def command(
+    fast_digits: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[..., Any]:
     """The same command within this process: (exit code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RCLCPB_DATA", raising=False)
@@ -74,8 +83,11 @@ def command(fast_digits: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 def files(folder: Path) -> dict[str, bytes]:
     """Everything below a folder but lock files."""
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*")
-            if p.is_file() and p.suffix != ".lock"}  # fmt: skip
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in folder.rglob("*")
+        if p.is_file() and p.suffix != ".lock"
+    }
 
 
 # ----------------------------------------------------------------------------- running
@@ -117,9 +129,7 @@ def test_a_finished_run_is_not_repeated(
     assert code == 0 and second == first and files(tmp_path) == before
 
 
-def test_a_record_of_other_settings_is_refused_and_kept(
-    command: Any, tmp_path: Path
-) -> None:
+def test_a_record_of_other_settings_is_refused_and_kept(command: Any, tmp_path: Path) -> None:
     command("run", "ta-smnist-5k", *SMALL)
     before = files(tmp_path)
     code, _, err = command("run", "ta-smnist-5k", *SMALL, "--gamma", "0.7")
@@ -160,24 +170,46 @@ def test_a_record_older_than_a_field_has_its_default(tmp_path: Path) -> None:
 
 def test_any_config_field_can_be_given(command: Any, tmp_path: Path) -> None:
     code, _, err = command(
-        "run", "ta-smnist-5k", "--seeds", "3", *SMALL, "--gamma", "0.2", "0.3",
-        "--beta", "0.01", "--sampling", "local", "--no-restore-head",
-        "--rho-init", "-3", "--coreset-choice", "balanced", "--distort", "shift",
-    )  # fmt: skip
+        "run",
+        "ta-smnist-5k",
+        "--seeds",
+        "3",
+        *SMALL,
+        "--gamma",
+        "0.2",
+        "0.3",
+        "--beta",
+        "0.01",
+        "--sampling",
+        "local",
+        "--no-restore-head",
+        "--rho-init",
+        "-3",
+        "--coreset-choice",
+        "balanced",
+        "--distort",
+        "shift",
+    )
     assert code == 0, err
     path = tmp_path / "runs/ta-smnist-5k/rcl-cpb-seed3.json"
     config = runs.load_record(path).config
     expected = replace(
-        core.preset("ta-smnist-5k"), epochs=1, replay_steps=5, hidden=(8, 8),
-        gamma=(0.2, 0.3), beta=(0.01,), sampling="local", restore_head=False,
-        rho_init=-3.0, coreset_choice="balanced", distort="shift",
-    )  # fmt: skip
+        core.preset("ta-smnist-5k"),
+        epochs=1,
+        replay_steps=5,
+        hidden=(8, 8),
+        gamma=(0.2, 0.3),
+        beta=(0.01,),
+        sampling="local",
+        restore_head=False,
+        rho_init=-3.0,
+        coreset_choice="balanced",
+        distort="shift",
+    )
     assert core.Config.from_json(config) == expected
 
 
-def test_size_of_starts_at_another_methods_final_size(
-    command: Any, tmp_path: Path
-) -> None:
+def test_size_of_starts_at_another_methods_final_size(command: Any, tmp_path: Path) -> None:
     grow = [*SMALL[:4], "--hidden", "8", "8", "--gamma", "0.9"]
     vcl = ["run", "ta-smnist-5k", "--method", "vcl", "--size-of", "rcl-cpb"]
     code, _, err = command(*vcl, *SMALL[:4])
@@ -193,14 +225,10 @@ def test_size_of_starts_at_another_methods_final_size(
     assert rows == ["vcl", "rcl-cpb"]  # the other method's record is beside it
 
 
-def test_the_command_line_and_the_module_give_the_same_record(
-    command: Any, tmp_path: Path
-) -> None:
+def test_the_command_line_and_the_module_give_the_same_record(command: Any, tmp_path: Path) -> None:
     command("run", "mh-smnist-5k", *SMALL, "--seeds", "2")
     recorded = runs.load_record(tmp_path / "runs/mh-smnist-5k/rcl-cpb-seed2.json")
-    config = replace(
-        core.preset("mh-smnist-5k"), epochs=1, replay_steps=5, hidden=(8, 8)
-    )
+    config = replace(core.preset("mh-smnist-5k"), epochs=1, replay_steps=5, hidden=(8, 8))
     learned = core.learn(core.make_scenario("mh-smnist-5k", 2), config, 2)
     assert content(recorded) == content(learned)
 
@@ -279,9 +307,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
         ("table nothing", "nothing"),
     ],
 )
-def test_what_the_parser_refuses(
-    command: Any, tmp_path: Path, args: str, message: str
-) -> None:
+def test_what_the_parser_refuses(command: Any, tmp_path: Path, args: str, message: str) -> None:
     """The parser's own words, in a box; exit code 2, and nothing written."""
     code, _, err = command(*args.split())
     assert code == 2 and message in " ".join(err.split()) and "Traceback" not in err
@@ -292,9 +318,7 @@ def test_no_such_device(command: Any, tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
     code, _, err = command("run", "ta-smnist-5k", "--device", "cuda")
-    assert (
-        code == 2 and "no cuda device here: use --device cpu" in err and one_line(err)
-    )
+    assert code == 2 and "no cuda device here: use --device cpu" in err and one_line(err)
     assert runs.choose_device("auto") in ("cpu", "mps")
 
 
@@ -317,9 +341,13 @@ def test_a_mistake_in_the_real_process(tmp_path: Path) -> None:
 def made_record(seed: int, method: str, last: float, **changes: Any) -> core.Record:
     """A record with numbers known beforehand."""
     record = core.learn(tiny.scenario(), tiny.config(epochs=1, replay_steps=1), seed)
-    values = {"scenario": "ta-smnist", "method": method, "hidden": [[10, 8]] * 3,
-              "accuracy": [[1.0], [0.9, 0.9], [last, last, last]],
-              "seconds": [30.0, 60.0, 90.0]}  # fmt: skip
+    values = {
+        "scenario": "ta-smnist",
+        "method": method,
+        "hidden": [[10, 8]] * 3,
+        "accuracy": [[1.0], [0.9, 0.9], [last, last, last]],
+        "seconds": [30.0, 60.0, 90.0],
+    }
     return replace(record, **(values | changes))
 
 
@@ -341,9 +369,7 @@ def test_table_of_recorded_runs(command: Any, tmp_path: Path) -> None:
     assert "rcl-cpb - vcl = +8.50 points, better in 2 of 2 seeds" in out
 
 
-def test_table_without_records_shows_the_papers_rows(
-    command: Any, tmp_path: Path
-) -> None:
+def test_table_without_records_shows_the_papers_rows(command: Any, tmp_path: Path) -> None:
     for group, expected in (("cifar100", "72.4"), ("sequence", "81.5")):
         code, out, _ = command("table", group, "--results", str(tmp_path))
         assert code == 0 and expected in out and "recorded" not in out
@@ -417,10 +443,16 @@ def test_what_is_not_a_record(tmp_path: Path) -> None:
     good = json.dumps(asdict(core.learn(tiny.scenario(), tiny.config(epochs=1))))
     values, path = json.loads(good), tmp_path / "vcl-seed0.json"
     trace = tmp_path / "trace"
-    bad = [b"", good[: len(good) // 2].encode(), b"[1, 2]", b"null", b"\xff\xfe\x00",
-           pickle.dumps(Harm(trace)), json.dumps(values | {"extra": 1}).encode(),
-           json.dumps({k: v for k, v in values.items() if k != "nll"}).encode(),
-           ]  # fmt: skip
+    bad = [
+        b"",
+        good[: len(good) // 2].encode(),
+        b"[1, 2]",
+        b"null",
+        b"\xff\xfe\x00",
+        pickle.dumps(Harm(trace)),
+        json.dumps(values | {"extra": 1}).encode(),
+        json.dumps({k: v for k, v in values.items() if k != "nll"}).encode(),
+    ]
     for text in bad:
         path.write_bytes(text)
         with pytest.raises(core.RclCpbError, match="not a record of this version"):
@@ -450,23 +482,35 @@ def cases() -> list:
     return [
         pytest.param("single", {"gamma": 0.9}, id="single"),
         pytest.param("multi", {"gamma": 0.9}, id="multi"),
-        pytest.param("single", {"sampling": "local", "replay_mix": 4, "decay": True,
-                                "new_into_old": "zero"}, id="single-local"),
-        pytest.param("multi", {"sampling": "local", "replay_mix": 4, "gamma": 0.9},
-                     id="multi-local"),
-        pytest.param("single", {"coreset_only": True, "prune": False, "grow": False},
-                     id="coreset-only"),
-        pytest.param("multi", {"coreset_only": True, "prune": False, "grow": False},
-                     id="multi-coreset-only"),
-    ]  # fmt: skip
+        pytest.param(
+            "single",
+            {"sampling": "local", "replay_mix": 4, "decay": True, "new_into_old": "zero"},
+            id="single-local",
+        ),
+        pytest.param(
+            "multi", {"sampling": "local", "replay_mix": 4, "gamma": 0.9}, id="multi-local"
+        ),
+        pytest.param(
+            "single", {"coreset_only": True, "prune": False, "grow": False}, id="coreset-only"
+        ),
+        pytest.param(
+            "multi", {"coreset_only": True, "prune": False, "grow": False}, id="multi-coreset-only"
+        ),
+    ]
 
 
-def learner_at(path: Path, heads: Any, changes: dict, every: float = 0.0,
-               progress: bool = False) -> Any:  # fmt: skip
+def learner_at(
+    path: Path, heads: Any, changes: dict, every: float = 0.0, progress: bool = False
+) -> Any:
     """A learner that saves itself there, and its checkpoint."""
     checkpoint = runs.Checkpoint(path, ABOUT, every)
-    learner = core.Learner(tiny.scenario(heads=heads), tiny.config(**changes), 5,
-                           progress=progress, keep=checkpoint.keep)  # fmt: skip
+    learner = core.Learner(
+        tiny.scenario(heads=heads),
+        tiny.config(**changes),
+        5,
+        progress=progress,
+        keep=checkpoint.keep,
+    )
     return learner, checkpoint
 
 
@@ -524,9 +568,7 @@ def test_saves_come_after_each_task_and_every_so_often(
 
 
 @pytest.mark.parametrize("control", [False, True])
-def test_the_bar_of_a_run_that_goes_on_starts_where_it_was(
-    tmp_path: Path, control: bool
-) -> None:
+def test_the_bar_of_a_run_that_goes_on_starts_where_it_was(tmp_path: Path, control: bool) -> None:
     """And ends at its total; the control has no epochs, so tasks are counted there."""
     changes = {"coreset_only": control, "prune": not control, "grow": not control}
     learner, _ = learner_at(tmp_path / "c", "single", changes)
@@ -538,18 +580,14 @@ def test_the_bar_of_a_run_that_goes_on_starts_where_it_was(
     assert again.bar.n == again.bar.total and again.bar.initial == (1 if control else 3)
 
 
-def test_restoring_does_not_disturb_the_global_generator(
-    tmp_path: Path, global_rng: None
-) -> None:
+def test_restoring_does_not_disturb_the_global_generator(tmp_path: Path, global_rng: None) -> None:
     learner, _ = learner_at(tmp_path / "c", "single", {})
     next(iter(learner))
     learner, checkpoint = learner_at(tmp_path / "c", "single", {})
     assert checkpoint.restore(learner) and len(learner.stages) == 1
 
 
-def test_time_before_a_stop_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_time_before_a_stop_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     for clock in ("perf_counter", "process_time"):
         monkeypatch.setattr(core.time, clock, lambda: now[0])
@@ -592,8 +630,9 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
-def refused(path: Path, message: str, changes: dict | None = None,
-            about: dict | None = None) -> None:  # fmt: skip
+def refused(
+    path: Path, message: str, changes: dict | None = None, about: dict | None = None
+) -> None:
     """Restoring fails in one sentence, and leaves file and learner as they were."""
     before = path.read_bytes()
     learner, checkpoint = learner_at(path, "single", changes or {})
@@ -646,9 +685,7 @@ def test_a_checkpoint_of_another_version(saved: Path) -> None:
     refused(saved, "another version")
 
 
-def test_a_pickle_under_the_checkpoints_name_runs_no_code(
-    saved: Path, tmp_path: Path
-) -> None:
+def test_a_pickle_under_the_checkpoints_name_runs_no_code(saved: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     saved.write_bytes(pickle.dumps(Harm(trace)))
     refused(saved, "damaged or not a checkpoint")
@@ -671,17 +708,13 @@ def small_files(limit: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_checkpoint_that_does_not_fit_keeps_the_one_before(
-    saved: Path, tmp_path: Path
-) -> None:
+def test_a_checkpoint_that_does_not_fit_keeps_the_one_before(saved: Path, tmp_path: Path) -> None:
     before = files(tmp_path)
     learner, checkpoint = learner_at(saved, "single", {})
     checkpoint.restore(learner)
     with (
         small_files(2000),
-        pytest.raises(
-            core.RclCpbError, match=r"cannot write .*free some space"
-        ) as caught,
+        pytest.raises(core.RclCpbError, match=r"cannot write .*free some space") as caught,
     ):
         finish(learner)
     assert "\n" not in str(caught.value) and files(tmp_path) == before
@@ -776,9 +809,7 @@ def test_ctrl_c_says_how_to_go_on_and_two_processes_do_not_mix(
     assert [Path(name).suffix for name in files(tmp_path)] == [".safetensors"]
 
 
-def test_kill_9_and_the_same_command_ends_as_if_never_stopped(
-    command: Any, tmp_path: Path
-) -> None:
+def test_kill_9_and_the_same_command_ends_as_if_never_stopped(command: Any, tmp_path: Path) -> None:
     args = ["run", "ta-smnist-5k", *LONG]
     process = start(*args, cwd=tmp_path)
     save = tmp_path / "runs/ta-smnist-5k/rcl-cpb-seed0.safetensors"
@@ -799,9 +830,12 @@ def test_kill_9_and_the_same_command_ends_as_if_never_stopped(
 
 @pytest.mark.parametrize(("heads", "changes"), cases())
 def test_killed_at_random_moments_a_run_ends_bit_for_bit_the_same(
-    heads: Any, changes: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    heads: Any,
+    changes: dict,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     pytestconfig: pytest.Config,
-) -> None:  # fmt: skip
+) -> None:
     """kill -9, again and again, wherever it is: in a step, in a save, in between."""
     learn, networks = core.learn, []
 

@@ -20,9 +20,7 @@ BETAS = st.sampled_from([0.0, 1e-5, 0.3, 1.0, 4.0, 1e9])
 HEADS = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 
 
-def build(
-    hidden: Any, heads: Any, seed: int, trunk: bool = False, **changes: Any
-) -> Any:
+def build(hidden: Any, heads: Any, seed: int, trunk: bool = False, **changes: Any) -> Any:
     torch.manual_seed(seed)
     return tiny.network(tiny.config(hidden=tuple(hidden), **changes), trunk, heads)
 
@@ -61,9 +59,7 @@ def test_prune_changes_the_weights_below_beta_and_nothing_else(
     for k, layer in enumerate(net.hidden):
         fresh = {"rho": net.config.rho_init, "prior_mu": 0.0, "prior_rho": 0.0}
         for vector, value in fresh.items():
-            assert (
-                split(layer, after, f"hidden.{k}", vector)[0][masks[k]] == value
-            ).all()
+            assert (split(layer, after, f"hidden.{k}", vector)[0][masks[k]] == value).all()
 
 
 def test_prune_leaves_the_trunk_alone() -> None:
@@ -103,8 +99,10 @@ def test_growing_keeps_old_entries_bit_for_bit(
     alpha = [data.draw(st.integers(0, 5)) for _ in hidden]
     net = build(hidden, heads, seed, new_into_old=new_into_old)
     before = {n: tiny.layers(net)[i] for i, n in enumerate(names(net))}
-    before = {n: (la.shape, {v: getattr(la, v).detach().clone() for v in VECTORS})
-              for n, la in before.items()}  # fmt: skip
+    before = {
+        n: (la.shape, {v: getattr(la, v).detach().clone() for v in VECTORS})
+        for n, la in before.items()
+    }
     core.grow(net, alpha)
     assert net.sizes() == [n + a for n, a in zip(hidden, alpha, strict=True)]
     widths = [36, *net.sizes()]
@@ -122,20 +120,17 @@ def test_growing_keeps_old_entries_bit_for_bit(
             )
             assert torch.equal(weight[:n_out, :n_in], old_weight)
             assert torch.equal(bias[:n_out], old_bias)
-            new = torch.cat([weight[n_out:].flatten(), weight[:n_out, n_in:].flatten(),
-                             bias[n_out:]])  # fmt: skip
+            new = torch.cat(
+                [weight[n_out:].flatten(), weight[:n_out, n_in:].flatten(), bias[n_out:]]
+            )
             if vector != "mu":  # fresh posteriors and priors
                 value = net.config.rho_init if vector == "rho" else 0.0
                 assert (new == value).all()
         weight = layer.split(layer.mu)[0]
         into_old = weight[:n_out, n_in:]
-        assert (
-            (into_old == 0).all() if new_into_old == "zero" else (into_old != 0).all()
-        )
+        assert (into_old == 0).all() if new_into_old == "zero" else (into_old != 0).all()
         assert (weight[n_out:] != 0).all()
-        assert all(
-            isinstance(getattr(layer, v), torch.nn.Parameter) for v in VECTORS[:2]
-        )
+        assert all(isinstance(getattr(layer, v), torch.nn.Parameter) for v in VECTORS[:2])
 
 
 def names(net: core.ProgressiveBNN) -> list[str]:
@@ -149,9 +144,7 @@ def test_zero_columns_leave_every_heads_function_and_random_ones_do_not(
     alpha = [data.draw(st.integers(1, 5)) for _ in hidden]
     x = torch.randn(11, 36)
     for way in ("zero", "random"):
-        net = build(
-            hidden, heads, seed, new_into_old=way, mu_init="normal", mu_scale=1.0
-        )
+        net = build(hidden, heads, seed, new_into_old=way, mu_init="normal", mu_scale=1.0)
         net.double()  # so that only the order of sums can differ
         ways = [net(x.double(), h, sample=False) for h in range(len(heads))]
         core.grow(net, alpha)
@@ -199,9 +192,7 @@ def test_class_distances_equal_a_plain_double_loop(tc: int, n: int, seed: int) -
         for j in range(i + 1, tc):
             expected += (means[i] - means[j]).abs()
     expected = 2 * expected / (tc * (tc - 1))
-    torch.testing.assert_close(
-        core.class_distances(means), expected, atol=1e-5, rtol=1e-5
-    )
+    torch.testing.assert_close(core.class_distances(means), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_class_distances_of_one_class_are_zero() -> None:
@@ -264,9 +255,7 @@ def test_the_learner_adds_what_eqs_5_to_7_say(heads: Any, classes: Any) -> None:
     stages = iter(learner)
     next(stages)
     net = learner.net
-    deltas = [
-        int((la.snr() < b).sum()) for la, b in zip(net.hidden, config.beta, strict=True)
-    ]
+    deltas = [int((la.snr() < b).sum()) for la, b in zip(net.hidden, config.beta, strict=True)]
     originals = core.grow
     seen: dict[str, Any] = {}
 
@@ -291,8 +280,10 @@ def test_the_learner_adds_what_eqs_5_to_7_say(heads: Any, classes: Any) -> None:
     assert seen["classes"] == (4 if classes == "seen" and heads == "single" else 2)
     assert stage.pruned == deltas and sum(deltas) > 0
     assert stage.shared == seen["shared"]
-    expected = [round(max(0, n - s - d / before)) for n, s, d, before in
-                zip((10, 8), stage.shared, deltas, (36, 10), strict=True)]  # fmt: skip
+    expected = [
+        round(max(0, n - s - d / before))
+        for n, s, d, before in zip((10, 8), stage.shared, deltas, (36, 10), strict=True)
+    ]
     assert stage.added == expected and sum(expected) > 0
     assert stage.hidden == [10 + expected[0], 8 + expected[1]] == learner.net.sizes()
 

@@ -26,9 +26,26 @@ from test_runs import SCRIPT, content, files, one_line, wait_for
 import rclcpb_core as core
 import rclcpb_runs as runs
 
-SMALL = ["--seeds", "0", "1", "--gamma", "0.05", "0.5", "--hidden", "4", "--epochs",
-         "60", "--coreset", "4", "--replay-steps", "5", "--batch-size", "16",
-         "--test-samples", "2"]  # fmt: skip
+SMALL = [
+    "--seeds",
+    "0",
+    "1",
+    "--gamma",
+    "0.05",
+    "0.5",
+    "--hidden",
+    "4",
+    "--epochs",
+    "60",
+    "--coreset",
+    "4",
+    "--replay-steps",
+    "5",
+    "--batch-size",
+    "16",
+    "--test-samples",
+    "2",
+]
 ONE = ["--hidden", "4", "--epochs", "1", "--coreset", "4"]
 
 
@@ -52,9 +69,14 @@ def sweep(data: Path) -> Callable[..., list[str]]:
 def started(*command: str, cwd: Path, **environment: str) -> Iterator[Any]:
     """A process in a group of its own, of which nothing is left in the end."""
     process = subprocess.Popen(
-        [sys.executable, *command], cwd=cwd, env=os.environ | environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, *command],
+        cwd=cwd,
+        env=os.environ | environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
     try:
         yield process
     finally:
@@ -95,9 +117,7 @@ def test_the_papers_two_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     gammas = ["0.02", "0.05", "0.1", "0.2", "0.3", "0.5"]
     jobs = jobs_of(monkeypatch, "ta-smnist", "--gamma", *gammas, *seeds)
     assert [(job.config, job.seed) for job in jobs] == [
-        (dataclasses.replace(preset, gamma=float(g)), seed)
-        for g in gammas
-        for seed in range(5)
+        (dataclasses.replace(preset, gamma=float(g)), seed) for g in gammas for seed in range(5)
     ]
     assert jobs[-1].path == Path("runs/sweeps/ta-smnist/rcl-cpb,gamma=0.5-seed4.json")
     sizes = [16, 32, 64, 128, 256]
@@ -120,13 +140,9 @@ def test_any_config_field_can_be_swept(monkeypatch: pytest.MonkeyPatch) -> None:
             expected = [(7, 9), (8, 8, 8)]
         else:
             expected = [type(value)(2), type(value)(3)]
-        words = [
-            ",".join(map(str, v)) if isinstance(v, tuple) else str(v) for v in expected
-        ]
+        words = [",".join(map(str, v)) if isinstance(v, tuple) else str(v) for v in expected]
         option = "--" + field.name.replace("_", "-")
-        jobs = jobs_of(
-            monkeypatch, "ta-smnist", "--method", "rcl-cpb-A", option, *words
-        )
+        jobs = jobs_of(monkeypatch, "ta-smnist", "--method", "rcl-cpb-A", option, *words)
         assert [getattr(job.config, field.name) for job in jobs] == expected
         assert len({job.path for job in jobs}) == len(expected)
 
@@ -137,15 +153,14 @@ def test_a_sweep_at_another_methods_final_size(
     """Seed by seed, as `run --size-of`; with --hidden it would be labelled wrongly."""
     words = ["ta-smnist", "--method", "vcl", "--size-of", "rcl-cpb", "--seeds", *"01"]
     words += ["--kl-weight", "0.1", "0.3", "--out", str(runs.RESULTS)]
-    ends = [
-        r.hidden[-1] for r in runs.load_records(runs.RESULTS, "ta-smnist", "rcl-cpb")
-    ]
+    ends = [r.hidden[-1] for r in runs.load_records(runs.RESULTS, "ta-smnist", "rcl-cpb")]
     jobs = jobs_of(monkeypatch, *words)
     assert [list(job.config.hidden) for job in jobs] == ends[:2] * 2
     assert ends[0] != ends[1]
     assert {job.path.name for job in jobs[::2]} == {
-        "vcl,kl_weight=0.1-seed0.json", "vcl,kl_weight=0.3-seed0.json"
-    }  # fmt: skip
+        "vcl,kl_weight=0.1-seed0.json",
+        "vcl,kl_weight=0.3-seed0.json",
+    }
     for verb in ("sweep", "run"):
         assert call([verb, *words[:5], "--hidden", "9", "9"]) == 2
         assert "--hidden and --size-of both" in capsys.readouterr().err
@@ -163,9 +178,13 @@ def test_a_sweep_at_another_methods_final_size(
     ],
 )
 def test_a_mistake_is_one_sentence(
-    words: str, message: str, sweep: Any, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    words: str,
+    message: str,
+    sweep: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert call(sweep(*words.split())) == 2
     err = capsys.readouterr().err
@@ -206,9 +225,11 @@ def test_a_sweep_gives_the_same_records_with_any_number_of_workers(
 
 
 def test_a_finished_run_is_never_done_again(
-    sweep: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    sweep: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     words = sweep(*ONE, "--out", str(tmp_path), "--workers", "1")
     assert call([*words, "--seeds", "0", "0"]) == 0  # named twice, run once
     before, ran, run_job = files(tmp_path), [], runs.run_job
@@ -378,8 +399,11 @@ def running_in(folder: Path, *parents: int) -> list[psutil.Process]:
     """Those below these processes that hold the lock of a run in a folder."""
     below = [p for parent in parents for p in psutil.Process(parent).children(True)]
     below += [psutil.Process(parent) for parent in parents]
-    return [p for p in below if any(f.path.startswith(str(folder)) and
-            f.path.endswith(".lock") for f in p.open_files())]  # fmt: skip
+    return [
+        p
+        for p in below
+        if any(f.path.startswith(str(folder)) and f.path.endswith(".lock") for f in p.open_files())
+    ]
 
 
 # -------------------------------------------------------------------------------- Dask
@@ -392,19 +416,38 @@ def cluster(folder: Path, workers: int, **environment: str) -> Iterator[Any]:
     note = folder / "scheduler.json"
     with ExitStack() as stack:
         scheduler = stack.enter_context(
-            started("-m", "distributed.cli.dask_scheduler", "--port", "0", *common,
-                    "--scheduler-file", str(note), cwd=folder, **environment)
-        )  # fmt: skip
+            started(
+                "-m",
+                "distributed.cli.dask_scheduler",
+                "--port",
+                "0",
+                *common,
+                "--scheduler-file",
+                str(note),
+                cwd=folder,
+                **environment,
+            )
+        )
         wait_for(lambda: note.exists() and "address" in note.read_text(), scheduler)
         address = json.loads(note.read_text())["address"]
         processes = [
             stack.enter_context(
-                started("-m", "distributed.cli.dask_worker", address, "--no-nanny",
-                        "--nthreads", "2", *common, "--local-directory", str(folder),
-                        cwd=folder, **environment)
+                started(
+                    "-m",
+                    "distributed.cli.dask_worker",
+                    address,
+                    "--no-nanny",
+                    "--nthreads",
+                    "2",
+                    *common,
+                    "--local-directory",
+                    str(folder),
+                    cwd=folder,
+                    **environment,
+                )
             )
             for _ in range(workers)
-        ]  # fmt: skip
+        ]
         yield address, processes
 
 
@@ -417,9 +460,12 @@ def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def test_a_dask_cluster_gives_the_records_of_the_local_run(
-    sweep: Any, alone: dict[str, Any], dask: Any, tmp_path: Path,
+    sweep: Any,
+    alone: dict[str, Any],
+    dask: Any,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """They come back over the network; threads of a worker do not mix their noise."""
     address, _, there = dask
     monkeypatch.chdir(tmp_path)
@@ -464,9 +510,12 @@ def test_a_sweep_survives_a_dask_worker_killed_half_way(
 
 @pytest.mark.parametrize("lacks", ["the module", "workers"])
 def test_a_cluster_that_lacks_something_is_refused(
-    lacks: str, sweep: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    lacks: str,
+    sweep: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """And not waited for, as joblib would."""
     path, out = "" if lacks == "the module" else str(SCRIPT.parent), tmp_path / "out"
     with cluster(tmp_path, 0, PYTHONPATH=path) as (address, _):
@@ -479,9 +528,11 @@ def test_a_cluster_that_lacks_something_is_refused(
 
 
 def test_without_dask_installed_it_says_what_to_install(
-    sweep: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    sweep: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert call(sweep(*ONE, "--dask", "tcp://x:8786", "--out", str(tmp_path))) == 2
     err = capsys.readouterr().err
@@ -491,7 +542,6 @@ def test_without_dask_installed_it_says_what_to_install(
 def test_the_tests_install_what_a_cluster_needs() -> None:
     cluster, dev = (
         {line.partition("#")[0].strip() for line in path.read_text().splitlines()}
-        for path in (SCRIPT.with_name(f"requirements-{name}.txt")
-                     for name in ("cluster", "dev"))
-    )  # fmt: skip
+        for path in (SCRIPT.with_name(f"requirements-{name}.txt") for name in ("cluster", "dev"))
+    )
     assert {""} < cluster <= dev | {""}

@@ -40,9 +40,17 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's malloc only")
 def test_a_step_s_buffers_come_without_new_pages() -> None:
     root = str(Path(core.__file__).parent)
-    faults = [int(subprocess.run([sys.executable, "-c", FAULTS, root, how], text=True,
-                                 capture_output=True, check=True).stdout)
-              for how in ("kept", "as ever")]  # fmt: skip
+    faults = [
+        int(
+            subprocess.run(
+                [sys.executable, "-c", FAULTS, root, how],
+                text=True,
+                capture_output=True,
+                check=True,
+            ).stdout
+        )
+        for how in ("kept", "as ever")
+    ]
     assert faults[0] < 60_000 < 100_000 < faults[1]  # a MiB is 256 pages
 
 
@@ -73,17 +81,18 @@ def replaying(taken: list[Tensor]) -> Callable[[Tensor], Tensor]:
     return randn_like
 
 
-def plain_loss(net: core.ProgressiveBNN, parts: Sequence[core.Samples],
-               heads: Sequence[int],
-               kl_weight: float) -> tuple[Tensor, Tensor]:  # fmt: skip
+def plain_loss(
+    net: core.ProgressiveBNN, parts: Sequence[core.Samples], heads: Sequence[int], kl_weight: float
+) -> tuple[Tensor, Tensor]:
     """Eq. 8 with the layers' plain forward passes and autograd: the oracle."""
     x = torch.cat([part.x for part in parts])
     features = net.features(x, lambda i, layer, x: layer(x))
     pieces = features.split([len(part.y) for part in parts])
-    logits = [net.heads[part.head](piece)
-              for part, piece in zip(parts, pieces, strict=True)]  # fmt: skip
-    losses = [F.cross_entropy(out, part.y, reduction="sum")
-              for out, part in zip(logits, parts, strict=True)]  # fmt: skip
+    logits = [net.heads[part.head](piece) for part, piece in zip(parts, pieces, strict=True)]
+    losses = [
+        F.cross_entropy(out, part.y, reduction="sum")
+        for out, part in zip(logits, parts, strict=True)
+    ]
     nll = torch.stack(losses).sum() / len(x)
     path = [*net.trunk, *net.hidden, *(net.heads[h] for h in heads)]
     return nll, nll + kl_weight * torch.stack([layer.kl() for layer in path]).sum()
@@ -94,9 +103,9 @@ def samples(net: core.ProgressiveBNN, head: int, n: int = 7) -> core.Samples:
     return core.Samples(tiny.inputs(net, n), torch.randint(classes, (n,)), head)
 
 
-def check_gradients(net: core.ProgressiveBNN, heads: Sequence[int],
-                    parts: Sequence[core.Samples],
-                    kl_weight: float) -> None:  # fmt: skip
+def check_gradients(
+    net: core.ProgressiveBNN, heads: Sequence[int], parts: Sequence[core.Samples], kl_weight: float
+) -> None:
     flat = core.FlatPosterior(net, heads)
     batch = sum(len(p.y) for p in parts)
     flat.new_pool(3, batch)
@@ -113,14 +122,17 @@ def check_gradients(net: core.ProgressiveBNN, heads: Sequence[int],
         ours = getattr(flat, name).grad
         zeros = [torch.zeros_like(layer.mu) for layer in flat.layers]
         got = [getattr(layer, name).grad for layer in flat.layers]
-        plain = torch.cat([z if g is None else g
-                           for g, z in zip(got, zeros, strict=True)])  # fmt: skip
+        plain = torch.cat([z if g is None else g for g, z in zip(got, zeros, strict=True)])
         assert plain.abs().max() > 1e-3
         assert (ours - plain).abs().max() < 1e-5 * plain.abs().max()
 
 
-CASES = [(trunk, sampling, kl) for trunk in (False, True)
-         for sampling in ("weight", "local") for kl in (0.0, 0.01)]  # fmt: skip
+CASES = [
+    (trunk, sampling, kl)
+    for trunk in (False, True)
+    for sampling in ("weight", "local")
+    for kl in (0.0, 0.01)
+]
 
 
 @pytest.mark.parametrize(("trunk", "sampling", "kl_weight"), CASES)
@@ -130,9 +142,7 @@ def test_gradients_equal_autograd(trunk: bool, sampling: Any, kl_weight: float) 
 
 
 @pytest.mark.parametrize(("trunk", "sampling", "kl_weight"), CASES)
-def test_gradients_with_samples_of_two_heads(
-    trunk: bool, sampling: Any, kl_weight: float
-) -> None:
+def test_gradients_with_samples_of_two_heads(trunk: bool, sampling: Any, kl_weight: float) -> None:
     """A batch of two tasks; the third head has no sample in it and gets the KL only."""
     net = tiny.network(tiny.config(sampling=sampling), trunk, heads=(3, 2, 4))
     parts = [samples(net, 1, 5), samples(net, 0, 4)]
@@ -188,9 +198,19 @@ def test_separate_learning_rates_apply() -> None:
 
 
 def test_phases_carry_the_configs_numbers() -> None:
-    config = tiny.config(epochs=4, batch_size=10, lr_mu=0.02, lr_rho=0.1, kl_weight=3.0,
-                         replay_steps=250, replay_lr=0.05, replay_kl=2.0,
-                         replay_batch=9, augment="shift", distort="affine")  # fmt: skip
+    config = tiny.config(
+        epochs=4,
+        batch_size=10,
+        lr_mu=0.02,
+        lr_rho=0.1,
+        kl_weight=3.0,
+        replay_steps=250,
+        replay_lr=0.05,
+        replay_kl=2.0,
+        replay_batch=9,
+        augment="shift",
+        distort="affine",
+    )
     train = core.Phase.training(config, 41)
     assert train.rounds == [5] * 4 and train.batch == 10  # ceil(41 / 10) an epoch
     assert (train.lr_mu, train.lr_rho) == (0.02, 0.1)
@@ -227,8 +247,11 @@ def test_a_steps_noise_repeats_no_number(sampling: Any) -> None:
         taken.clear()
         flat.loss([samples(net, 0)], 0.0)
         numbers = torch.cat([t.flatten() for t in taken])
-        drawn = len(flat.mu) if sampling == "weight" else sum(
-            len(layer.mu) for layer in net.trunk) + 7 * (10 + 8 + 3)  # fmt: skip
+        drawn = (
+            len(flat.mu)
+            if sampling == "weight"
+            else sum(len(layer.mu) for layer in net.trunk) + 7 * (10 + 8 + 3)
+        )
         assert len(numbers) == drawn == len(numbers.unique())
         firsts.add(numbers[0].item())
     assert len(firsts) > 10  # steps begin at different places
@@ -244,9 +267,7 @@ def test_noise_is_standard_normal(sampling: Any) -> None:
         flat.loss([samples(net, 0)], 0.0)
         numbers = torch.cat([t.flatten() for t in taken])
         means.append(numbers.mean().item() * math.sqrt(len(numbers)))
-        squares.append(
-            (numbers.square().mean().item() - 1) * math.sqrt(len(numbers) / 2)
-        )
+        squares.append((numbers.square().mean().item() - 1) * math.sqrt(len(numbers) / 2))
     for scores in (means, squares):  # both are close to standard normal themselves
         assert abs(np.mean(scores)) < 5 / math.sqrt(200)
         assert np.std(scores) == pytest.approx(1, abs=5 / math.sqrt(400))
@@ -268,9 +289,7 @@ def test_every_round_draws_a_new_pool() -> None:
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 3))
-def test_batches_cover_every_sample_once_an_epoch(
-    n: int, size: int, epochs: int
-) -> None:
+def test_batches_cover_every_sample_once_an_epoch(n: int, size: int, epochs: int) -> None:
     steps = math.ceil(n / size)
     got = list(core.batches(n, size, epochs * steps, torch.device("cpu")))
     assert len(got) == epochs * steps and max(map(len, got)) <= size
@@ -292,9 +311,7 @@ def test_mixed_batches_hold_stored_images() -> None:
     original = flat.loss
     flat.loss = lambda parts, w: (seen.append(parts), original(parts, w))[1]  # type: ignore[method-assign]
     phase = core.Phase.training(net.config, 20)
-    core.train_round(
-        flat, flat.optimizer(0.01, 0.01), data, phase, 4, (1, 6, 6), [old], 5
-    )
+    core.train_round(flat, flat.optimizer(0.01, 0.01), data, phase, 4, (1, 6, 6), [old], 5)
     for (part,) in seen:
         from_old = (part.x[:, None] == old.x[None]).all(2).any(1)
         assert from_old.sum() == 5
@@ -319,10 +336,11 @@ def shifted(image: Tensor, right: int, down: int) -> Tensor:
     """(C, H, W) moved by whole pixels, zeros coming in."""
     _, h, w = image.shape
     out = torch.zeros_like(image)
-    rows, columns = slice(max(down, 0), h + min(down, 0)), slice(
-        max(right, 0), w + min(right, 0))  # fmt: skip
-    rows_in, columns_in = slice(max(-down, 0), h + min(-down, 0)), slice(
-        max(-right, 0), w + min(-right, 0))  # fmt: skip
+    rows, columns = slice(max(down, 0), h + min(down, 0)), slice(max(right, 0), w + min(right, 0))
+    rows_in, columns_in = (
+        slice(max(-down, 0), h + min(-down, 0)),
+        slice(max(-right, 0), w + min(-right, 0)),
+    )
     out[:, rows, columns] = image[:, rows_in, columns_in]
     return out
 
@@ -338,8 +356,7 @@ def find_shift(image: Tensor, moved: Tensor, reach: int) -> tuple[int, int] | No
 def test_distortion_with_no_limits_is_the_identity(monkeypatch: Any) -> None:
     monkeypatch.setitem(core.DISTORTIONS, "still", core.Affine())
     x = torch.rand(10, 3, 7, 9)
-    torch.testing.assert_close(core.distort(x, (3, 7, 9), "still"), x,
-                               atol=1e-5, rtol=0)  # fmt: skip
+    torch.testing.assert_close(core.distort(x, (3, 7, 9), "still"), x, atol=1e-5, rtol=0)
 
 
 def test_whole_pixels_are_looked_up_where_the_grid_would_read_them() -> None:
@@ -373,8 +390,7 @@ def test_shift_moves_whole_pixels_and_reaches_everywhere() -> None:
     x = torch.rand(300, 81)
     moved = core.distort(x, (1, 9, 9), "shift")
     assert moved.shape == x.shape
-    found = [find_shift(a.view(1, 9, 9), b.view(1, 9, 9), 2)
-             for a, b in zip(x, moved, strict=True)]  # fmt: skip
+    found = [find_shift(a.view(1, 9, 9), b.view(1, 9, 9), 2) for a, b in zip(x, moved, strict=True)]
     assert None not in found
     assert len(set(found)) == 25
 

@@ -13,8 +13,9 @@ import rclcpb_core as core
 PAIRS = ((0, 1), (2, 3), (4, 5))
 
 
-def images(classes: Sequence[int], n: int, rng: np.random.Generator, size: int = 6,
-           channels: int = 0) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+def images(
+    classes: Sequence[int], n: int, rng: np.random.Generator, size: int = 6, channels: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """n images a class: faint noise, and a bright spot whose place is the class's."""
     y = np.repeat(np.asarray(classes), n)
     x = rng.integers(0, 60, (len(y), size, size), dtype=np.uint8)
@@ -31,9 +32,13 @@ def arrays(classes: Sequence[int], n: int = 24, seed: int = 0, **kind: int) -> t
     return (*images(classes, n, rng, **kind), *images(classes, n // 2, rng, **kind))
 
 
-def scenario(tasks: Sequence[Sequence[int]] = PAIRS, heads: Any = "single",
-             trunk: bool = False, n: int = 24,
-             seed: int = 0) -> core.Scenario:  # fmt: skip
+def scenario(
+    tasks: Sequence[Sequence[int]] = PAIRS,
+    heads: Any = "single",
+    trunk: bool = False,
+    n: int = 24,
+    seed: int = 0,
+) -> core.Scenario:
     """Tasks that even a tiny network can learn."""
     kind = {"size": 8, "channels": 3} if trunk else {}
     made = [arrays(classes, n, seed, **kind) for classes in tasks]
@@ -43,15 +48,25 @@ def scenario(tasks: Sequence[Sequence[int]] = PAIRS, heads: Any = "single",
 def config(**changes: Any) -> core.Config:
     """A config for tiny scenarios; a few epochs are enough to learn them."""
     small: dict[str, Any] = {
-        "hidden": (10, 8), "coreset": 6, "epochs": 3, "batch_size": 16, "lr_mu": 0.02,
-        "replay_steps": 20, "replay_lr": 0.01, "test_samples": 4, "mu_init": "fan-in",
-    }  # fmt: skip
+        "hidden": (10, 8),
+        "coreset": 6,
+        "epochs": 3,
+        "batch_size": 16,
+        "lr_mu": 0.02,
+        "replay_steps": 20,
+        "replay_lr": 0.01,
+        "test_samples": 4,
+        "mu_init": "fan-in",
+    }
     return core.Config(**(small | changes))
 
 
-def network(settings: core.Config | None = None, trunk: bool = False,
-            heads: Sequence[int] = (3, 2),
-            spread: bool = True) -> core.ProgressiveBNN:  # fmt: skip
+def network(
+    settings: core.Config | None = None,
+    trunk: bool = False,
+    heads: Sequence[int] = (3, 2),
+    spread: bool = True,
+) -> core.ProgressiveBNN:
     """A small network; with `spread`, every posterior and prior is its own number."""
     shape = (3, 8, 8) if trunk else (1, 6, 6)
     net = core.ProgressiveBNN(shape, settings or config(), trunk)
