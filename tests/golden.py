@@ -1,0 +1,108 @@
+"""Golden runs: what ten small configurations end in, bit for bit.
+
+    python tests/golden.py            print the digests of today's code
+    python tests/golden.py --write    make them the golden ones
+
+The kernels are fixed, so that every x86 machine ends in the same bits. A digest that changes
+says that the numbers of recorded runs would change, too: that is a new version of the method.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+KERNELS = {  # one instruction set for every machine; read when torch is loaded
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_CBWR": "AVX2,STRICT",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "OMP_NUM_THREADS": "1",
+}
+HERE = Path(__file__).resolve().parent
+GOLDEN = HERE / "golden.json"
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+COLOUR = {"distort": "crop-flip", "augment": "crop-flip", "decay": True, "rho_init": -8.0}
+PLUS = {"sampling": "local", "new_into_old": "zero", "coreset_choice": "medoids"}
+RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {  # method, scenario, config
+    "weight, one head": ("rcl-cpb", {"heads": "single"}, {"replay_kl": 0.1}),
+    "weight, heads": ("rcl-cpb", {"heads": "multi"}, {"gamma": (0.3,), "replay_kl": 0.1}),
+    "local, one head, elastic": (
+        "rcl-cpb",
+        {"heads": "single"},
+        {"sampling": "local", "distort": "elastic", "gamma": (0.2, 0.4)},
+    ),
+    "local, heads, mixing": (
+        "rcl-cpb-plus",
+        {"heads": "multi"},
+        PLUS | {"replay_mix": 8, "replay_newest": False, "augment": "shift"},
+    ),
+    "one head, mixing": ("rcl-cpb-plus", {"heads": "single"}, PLUS | {"replay_mix": 8}),
+    "trunk, heads": ("rcl-cpb", {"heads": "multi", "trunk": True}, COLOUR | {"replay_epochs": 4}),
+    "trunk, one head, mirrored": (
+        "rcl-cpb",
+        {"heads": "single", "trunk": True},
+        COLOUR | {"distance_classes": "seen", "test_mirror": True, "coreset_choice": "balanced"},
+    ),
+    "no growth": ("rcl-cpb-A", {"heads": "single"}, {"grow": False}),
+    "vcl": ("vcl", {"heads": "multi"}, {"prune": False, "grow": False}),
+    "control, one head": ("coreset-only", {"heads": "single"}, {"replay_kl": 0.1}),
+    "control, heads": ("coreset-only", {"heads": "multi"}, {"replay_kl": 0.1}),
+}
+
+
+def digest(run: tuple[Any, Any]) -> dict[str, Any]:
+    """Accuracies and sizes to read, and a checksum over these, the NLLs and all weights."""
+    record, net = run
+    total = hashlib.sha256(json.dumps([record.accuracy, record.nll, record.hidden]).encode())
+    for layer in [*net.trunk, *net.hidden, *net.heads]:
+        for vector in (layer.mu, layer.rho, layer.prior_mu, layer.prior_rho):
+            total.update(vector.detach().numpy().tobytes())
+    last = [round(100 * a, 2) for a in record.accuracy[-1]]
+    return {"accuracy": last, "hidden": record.hidden[-1], "sha256": total.hexdigest()}
+
+
+def learned(scenario: Any, method: str, config: Any) -> tuple[Any, Any]:
+    """A finished run's record and network."""
+    import rclcpb_core as core
+
+    if method == "coreset-only":
+        config = core.replace(config, prune=False, grow=False, coreset_only=True)
+    learner = core.Learner(scenario, config, 0)
+    return core.learn(scenario, config, 0, method, learner=learner), learner.net
+
+
+def digests() -> dict[str, dict[str, Any]]:
+    import tiny
+    import torch
+
+    import rclcpb_core as core
+
+    torch.set_num_threads(1)
+    found = {}
+    for name, (method, kind, changes) in RUNS.items():
+        found[name] = digest(learned(tiny.scenario(**kind), method, tiny.config(**changes)))
+    name = "ta-smnist-5k"
+    found[name] = digest(learned(core.make_scenario(name, 0), "rcl-cpb", core.preset(name)))
+    return found
+
+
+def main() -> None:
+    cli = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    cli.add_argument("--write", action="store_true")
+    write = cli.parse_args().write
+    text = json.dumps(digests(), indent=1) + "\n"
+    if write:
+        GOLDEN.write_text(text)
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    if any(os.environ.get(name) != value for name, value in KERNELS.items()):
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | KERNELS)
+    main()

@@ -1,0 +1,34 @@
+"""What may not change unnoticed: golden runs bit for bit, and every record that was written."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rclcpb_core as core
+import rclcpb_runs as runs
+
+HERE = Path(__file__).resolve().parent
+RECORDS = sorted(p for p in runs.RESULTS.rglob("*.json") if "timings" not in p.parts)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="x86 kernels are fixed")
+def test_golden_runs_end_in_the_same_bits() -> None:
+    script = [sys.executable, str(HERE / "golden.py")]
+    done = subprocess.run(script, capture_output=True, text=True, check=True, timeout=300)
+    assert json.loads(done.stdout) == json.loads((HERE / "golden.json").read_text())
+
+
+def test_every_record_loads_and_its_config_is_one_of_today() -> None:
+    assert len(RECORDS) >= 260
+    for path in RECORDS:
+        record = runs.load_record(path)
+        config = core.Config.from_json(record.config)
+        assert record.scenario in path.parts and path.name.endswith(f"-seed{record.seed}.json")
+        assert len(record.accuracy) == len(record.tasks) == len(record.hidden)
+        assert len(record.hidden[-1]) == len(config.hidden), path
