@@ -27,6 +27,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 COLOUR = {"distort": "crop-flip", "augment": "crop-flip", "decay": True, "rho_init": -8.0}
 PLUS = {"sampling": "local", "new_into_old": "zero", "coreset_choice": "medoids"}
+FIXED = {"prune": False, "grow": False}
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {  # method, scenario, config
     "weight, one head": ("rcl-cpb", {"heads": "single"}, {"replay_kl": 0.1}),
     "weight, heads": ("rcl-cpb", {"heads": "multi"}, {"gamma": (0.3,), "replay_kl": 0.1}),
@@ -48,9 +49,9 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {  # method, scena
         COLOUR | {"distance_classes": "seen", "test_mirror": True, "coreset_choice": "balanced"},
     ),
     "no growth": ("rcl-cpb-A", {"heads": "single"}, {"grow": False}),
-    "vcl": ("vcl", {"heads": "multi"}, {"prune": False, "grow": False}),
-    "control, one head": ("coreset-only", {"heads": "single"}, {"replay_kl": 0.1}),
-    "control, heads": ("coreset-only", {"heads": "multi"}, {"replay_kl": 0.1}),
+    "vcl": ("vcl", {"heads": "multi"}, FIXED),
+    "control, one head": ("coreset-only", {"heads": "single"}, FIXED | {"replay_kl": 0.1}),
+    "control, heads": ("coreset-only", {"heads": "multi"}, FIXED | {"replay_kl": 0.1}),
 }
 
 
@@ -67,26 +68,24 @@ def digest(run: tuple[Any, Any]) -> dict[str, Any]:
 
 def learned(scenario: Any, method: str, config: Any) -> tuple[Any, Any]:
     """A finished run's record and network."""
-    import rclcpb_core as core
+    from rclcpb import runner
 
-    if method == "coreset-only":
-        config = core.replace(config, prune=False, grow=False, coreset_only=True)
-    learner = core.Learner(scenario, config, 0)
-    return core.learn(scenario, config, 0, method, learner=learner), learner.net
+    run = runner.Run(runner.make(method, scenario, config))
+    return run.finish(method), run.method.net
 
 
 def digests() -> dict[str, dict[str, Any]]:
     import tiny
     import torch
 
-    import rclcpb_core as core
+    from rclcpb import presets
 
     torch.set_num_threads(1)
     found = {}
     for name, (method, kind, changes) in RUNS.items():
         found[name] = digest(learned(tiny.scenario(**kind), method, tiny.config(**changes)))
     name = "ta-smnist-5k"
-    found[name] = digest(learned(core.make_scenario(name, 0), "rcl-cpb", core.preset(name)))
+    found[name] = digest(learned(presets.make_scenario(name), "rcl-cpb", presets.preset(name)))
     return found
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 import rclcpb_core as core
+from rclcpb import scenarios
 
 PAIRS = ((0, 1), (2, 3), (4, 5))
 
@@ -38,11 +39,11 @@ def scenario(
     trunk: bool = False,
     n: int = 24,
     seed: int = 0,
-) -> core.Scenario:
+) -> scenarios.Scenario:
     """Tasks that even a tiny network can learn."""
     kind = {"size": 8, "channels": 3} if trunk else {}
     made = [arrays(classes, n, seed, **kind) for classes in tasks]
-    return core.from_arrays(made, heads, trunk, name=f"tiny-{heads}")
+    return scenarios.from_arrays(made, heads, trunk, name=f"tiny-{heads}")
 
 
 def config(**changes: Any) -> core.Config:
@@ -69,7 +70,8 @@ def network(
 ) -> core.ProgressiveBNN:
     """A small network; with `spread`, every posterior and prior is its own number."""
     shape = (3, 8, 8) if trunk else (1, 6, 6)
-    net = core.ProgressiveBNN(shape, settings or config(), trunk)
+    settings = settings or config()
+    net = core.ProgressiveBNN(shape, settings.hidden, settings.layer_settings(), trunk)
     for classes in heads:
         net.add_head(classes)
     if spread:

@@ -1,8 +1,9 @@
-"""The fast path of training: Eq. 8 for all layers at once, on flat vectors.
+"""The fast paths: Eq. 8's gradients for all layers at once, and many draws of a prediction.
 
-The layers' plain formulas are in rclcpb_core.py and are what the book explains; this
-file computes the same gradients with fewer passes over memory. It needs to be read by
-nobody who only wants to understand the method.
+The plain formulas are in rclcpb_core.py and are what the book explains; this file computes
+the same numbers with fewer passes over memory. It needs to be read by nobody who only wants
+to understand the method, and knows nothing of it but what a layer is: vectors `mu`, `rho`,
+`prior_mu` and `prior_rho`, weights first, and `operate(x, weight, bias)`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,46 @@ import ctypes
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from rclcpb_core import BayesLayer, ProgressiveBNN, Samples
+
+class Layer(Protocol):
+    """What this file needs of a layer; `closed_form` ones are x W' + b."""
+
+    mu: Tensor
+    rho: Tensor
+    prior_mu: Tensor
+    prior_rho: Tensor
+    shape: tuple[int, ...]
+    closed_form: bool
+    local: bool  # its noise is drawn for the outputs
+
+    def split(self, vector: Tensor) -> tuple[Tensor, Tensor]: ...
+    def operate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor: ...
+    def activate(self, x: Tensor) -> Tensor: ...
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
+    def kl(self) -> Tensor: ...
+
+
+class Part(Protocol):
+    """A batch's samples of one head."""
+
+    @property
+    def x(self) -> Tensor: ...
+    @property
+    def y(self) -> Tensor: ...
+    @property
+    def head(self) -> int: ...
+
+
+def handles(net: Any) -> bool:
+    """Can this file train the network? Layers in closed form must come last."""
+    closed = [layer.closed_form for layer in net.body]
+    return any(closed) and closed == sorted(closed)
 
 
 def keep_freed_memory() -> None:
@@ -36,13 +69,14 @@ def keep_freed_memory() -> None:
 
 
 def drawn_linear(
-    x: Tensor, mean: Any, variance: Any, noise: Tensor | None, out: Any, first: bool
+    x: Tensor, mean: Any, variance: Any, noise: Tensor | None, out: Any, back_to: str
 ) -> tuple[Tensor, Callable[[Tensor], Tensor | None]]:
     """x W' + b + sqrt(x^2 V' + v) * eps, the noise term if eps is given; its backward.
 
     The backward takes the result's gradient, writes those of W and b and twice those of
     V and v to `out`, slices of the flat gradients (autograd would copy and add them),
-    and returns the gradient at the ReLU that x comes from; a first layer's x has none.
+    and returns the gradient of what x comes from: a "relu" here, a "graph" of autograd,
+    which has its own ReLU, or the "images", which need none.
     """
     (weight, bias), (spread, bias_spread) = mean, variance
     result = torch.addmm(bias, x, weight.t())
@@ -54,61 +88,59 @@ def drawn_linear(
     def backward(g: Tensor) -> Tensor | None:
         torch.mm(g.t(), x, out=out[0])
         torch.sum(g, 0, out=out[1])
-        back = None if first else torch.mm(g, weight)
+        back = None if back_to == "images" else torch.mm(g, weight)
         if noise is not None:
             g = (g * noise).div_(deviation)  # twice the variance's gradient
             torch.mm(g.t(), squared, out=out[2])
             torch.sum(g, 0, out=out[3])
             if back is not None:
                 back.addcmul_(torch.mm(g, spread), x)
-        return None if back is None else back.mul_(x.sign())
+        return back.mul_(x > 0) if back is not None and back_to == "relu" else back
 
     return result, backward
 
 
 class FlatPosterior:
-    """The fast path: the layers' parameters as four long vectors, trained as one.
+    """The layers' parameters as four long vectors, trained as one.
 
-    Convolutions are left to autograd, linear layers have their backward written out,
-    both for the drawn weights; the chain rule from there to mu and rho and the gradient
-    of the KL are a few closed-form passes over the vectors:
+    Layers without a closed form (convolutions) are left to autograd, linear ones have their
+    backward written out, both for the drawn weights; the chain rule from there to mu and rho
+    and the gradient of the KL are a few closed-form passes over the vectors:
 
         w = mu + sigma eps:     d/dmu = d/dw,    d/drho = d/dw * eps * sigma / 2
         local, v = exp(rho):                     d/drho = d/dv * v
         KL:  d/dmu = (mu - prior_mu) / prior_v,  d/drho = (v / prior_v - 1) / 2
 
-    tests/test_training.py holds it equal to autograd on the layers' plain formulas. The
-    noise of a step is a slice, at a random place, of a pool of normals that is drawn
-    anew every epoch: each step's noise is independent standard normal; only two steps
-    may share numbers, and then for other weights.
+    The tests hold it equal to autograd on the plain formula. The noise of a step is a slice,
+    at a random place, of a pool of normals that is drawn anew every round: each step's noise
+    is independent standard normal; only two steps may share numbers, and then for other
+    weights.
     """
 
     POOL = 4  # the pool is this many times what one step needs
 
-    def __init__(self, net: ProgressiveBNN, heads: Sequence[int], trunk: bool = True) -> None:
-        """trunk=False leaves convolutions alone and takes their features as inputs."""
-        self.net, self.heads = net, {head: i for i, head in enumerate(heads)}
-        self.trunk = [*net.trunk] if trunk else []
-        body = [*self.trunk, *net.hidden]
-        self.layers: list[BayesLayer] = [*body, *(net.heads[head] for head in heads)]
-        self.body, self.local = len(body), net.config.sampling == "local"
+    def __init__(self, net: Any, heads: Sequence[int]) -> None:
+        self.net, self.heads = net, {net.heads[head]: i for i, head in enumerate(heads)}
+        self.layers: list[Any] = [*net.body, *self.heads]
+        self.places = {layer: i for i, layer in enumerate(self.layers)}
+        self.graph_layers = sum(not layer.closed_form for layer in net.body)  # they come first
+        self.local = self.layers[self.graph_layers].local
         sizes = [len(layer.mu) for layer in self.layers]
         mu, rho, self.prior_mu, prior_rho = (
             self._join(name, sizes) for name in ("mu", "rho", "prior_mu", "prior_rho")
         )
         self.precision = (-prior_rho).exp()  # of the prior
         self.mu, self.rho = nn.Parameter(mu), nn.Parameter(rho)
+        self.mus, self.rhos = [self.mu], [self.rho]  # for the optimiser
         self.mu.grad, self.rho.grad = torch.zeros_like(mu), torch.zeros_like(mu)
-        trunk_end, heads_start = sum(sizes[: len(self.trunk)]), sum(sizes[: self.body])
-        self.drawn = trunk_end if self.local else len(mu)
+        graph_end, heads_start = sum(sizes[: self.graph_layers]), sum(sizes[: len(net.body)])
+        self.drawn = graph_end if self.local else len(mu)
         self.weights = torch.empty_like(mu)  # mu + sigma eps, as far as they are drawn
         self.scale = torch.empty_like(mu)  # sigma of these, the variance of the others
         self.minus_one = -torch.ones((), device=mu.device)
         gradients = self.mu.grad, self.rho.grad
-        self.added_to = [
-            gradients[0][:trunk_end],
-            *(g[heads_start:] for g in gradients),
-        ]
+        # Autograd adds to its layers' gradients; those of a head without samples stay 0.
+        self.zeroed = [gradients[0][:graph_end], *(g[heads_start:] for g in gradients)]
         vectors = (mu, self.weights, self.scale, *gradients)
         views = zip(*(vector.split(sizes) for vector in vectors), strict=True)
         self.pieces = list(map(self._pieces, self.layers, views))
@@ -123,19 +155,19 @@ class FlatPosterior:
             getattr(layer, name).data = piece
         return joined
 
-    def _pieces(self, layer: BayesLayer, views: Sequence[Tensor]) -> Any:
+    def _pieces(self, layer: Layer, views: Sequence[Tensor]) -> Any:
         """A layer's means and variances, and where their gradients go."""
         mu, weights, scale, g_mean, g_variance = map(layer.split, views)
-        if len(layer.shape) == 2:
+        if layer.closed_form:
             return mu if self.local else weights, scale, (*g_mean, *g_variance)
         weights = tuple(view.detach().requires_grad_() for view in weights)
         for view, gradient in zip(weights, g_mean, strict=True):
             view.grad = gradient  # autograd adds to it, and so into our vector
         return weights, scale, ()
 
-    def new_pool(self, steps: int, batch: int) -> None:
+    def new_round(self, steps: int, batch: int) -> None:
         """Draw the normals from which the coming steps take their noise."""
-        outputs = sum(layer.shape[0] for layer in self.layers[len(self.trunk) :])
+        outputs = sum(layer.shape[0] for layer in self.layers[self.graph_layers :])
         need = self.drawn + (batch * outputs if self.local else 0)
         self.pool = torch.randn(self.POOL * need, device=self.mu.device)
         starts = torch.randint((self.POOL - 1) * need // 16 + 1, (steps,))
@@ -157,41 +189,34 @@ class FlatPosterior:
         if self.local:
             torch.exp(self.rho[n:], out=self.scale[n:])
 
-    def _linear(self, i: int, x: Tensor) -> Tensor:
-        """Linear layer i under the drawn weights; its backward joins the tape."""
-        mean, variance, out = self.pieces[i]
+    def act(self, layer: Any, x: Tensor) -> Tensor:
+        """The layer under this step's draw; a closed form's backward joins the tape."""
+        mean, variance, out = self.pieces[self.places[layer]]
+        if not layer.closed_form:
+            return layer.operate(x, *mean)
+        back_to = "relu" if self.tape else "images"
+        if x.requires_grad:  # autograd's part ends here
+            self.tape.append(x.backward)
+            x, back_to = x.detach(), "graph"
         noise = self.noise((len(x), len(mean[1]))) if self.local else None
-        result, backward = drawn_linear(x, mean, variance, noise, out, first=i == 0)
+        result, backward = drawn_linear(x, mean, variance, noise, out, back_to)
         self.tape.append(backward)
         return result
 
-    def _features(self, x: Tensor) -> Tensor:
-        """The network's features(), in place, and pooled before the ReLU: a quarter."""
-        for i, layer in enumerate(self.trunk):
-            x = F.relu_(x) if i else x
-            x = F.max_pool2d(layer.operate(x, *self.pieces[i][0]), 2)
-        x = x.flatten(1)
-        if self.trunk:  # for autograd; the ReLU is in the next layer's backward
-            self.tape.append(x.backward)
-            x = F.relu_(x.detach())
-        for i in range(len(self.trunk), self.body):
-            x = F.relu_(self._linear(i, x))
-        return x
-
-    def loss(self, parts: Sequence[Samples], kl_weight: float) -> Tensor:
+    def gradients(self, parts: Sequence[Part], kl_weight: float) -> Tensor:
         """One draw: the batch's mean NLL; mu and rho get the gradients of Eq. 8.
 
         The parts of a batch are samples of different heads.
         """
-        for gradient in self.added_to:  # or, a head without samples, not written at all
+        for gradient in self.zeroed:
             gradient.zero_()
         self.draw()
         x = parts[0].x if len(parts) == 1 else torch.cat([part.x for part in parts])
-        pieces = self._features(x).split([len(part.y) for part in parts])
+        pieces = self.net.features(x, self.act).split([len(part.y) for part in parts])
         nll, back = torch.zeros_like(self.minus_one), []
         for part, piece in zip(parts, pieces, strict=True):
-            i, labels = self.body + self.heads[part.head], part.y[:, None]
-            log_p = self._linear(i, piece).log_softmax(1)
+            labels = part.y[:, None]
+            log_p = self.act(self.net.heads[part.head], piece).log_softmax(1)
             nll -= log_p.gather(1, labels).sum() / len(x)
             ones = self.minus_one.expand(labels.shape)
             g = log_p.exp_().scatter_add_(1, labels, ones)  # softmax - one-hot
@@ -219,13 +244,52 @@ class FlatPosterior:
         distance = torch.sub(self.mu, self.prior_mu, out=scale)
         g_mu.addcmul_(distance, precision, value=kl_weight)
 
-    def optimizer(self, lr_mu: float, lr_rho: float) -> torch.optim.Adam:
-        """A new Adam: shapes have changed, and old moments belong to the old task."""
-        groups = [
-            {"params": [self.mu], "lr": lr_mu},
-            {"params": [self.rho], "lr": lr_rho},
-        ]
-        return torch.optim.Adam(groups, fused=self.mu.device.type in ("cpu", "cuda"))
-
     def kl(self) -> Tensor:
         return torch.stack([layer.kl().detach() for layer in self.layers]).sum()
+
+
+def sampled_logits(net: Any, x: Tensor, head: int, samples: int) -> Tensor:
+    """(M, B, classes): M draws of the weights, which the batch shares but for the first layer.
+
+    Inputs are columns here: few classes are multiplied and normalised faster so.
+    """
+    graph = [layer for layer in net.body if not layer.closed_form]
+    linears = [*net.body[len(graph) :], net.heads[head]]
+    firsts = None if graph else _first_outputs(linears.pop(0), x, samples)
+    layers = graph + linears  # whose weights are drawn, as one vector
+    mu = torch.cat([layer.mu for layer in layers])
+    sigma = torch.cat([layer.rho for layer in layers]).div_(2).exp_()
+    weights = torch.empty_like(mu)
+    views = weights.split([len(layer.mu) for layer in layers])
+    pieces = [layer.split(v) for layer, v in zip(layers, views, strict=True)]
+    rows = [x.new_empty(layer.shape[0], len(x)) for layer in linears]  # reused
+    outputs = x.new_empty(samples, *rows.pop().shape)
+    for output in outputs:
+        torch.addcmul(mu, sigma, weights.normal_(), out=weights)
+        if firsts is not None:
+            h = next(firsts)
+        else:
+            h = x
+            for layer, piece in zip(graph, pieces, strict=False):
+                h = layer.activate(layer.operate(h, *piece))
+            h = h.flatten(1).t()
+        dense = zip([*rows, output], pieces[len(graph) :], strict=True)
+        for row, (weight, bias) in dense:
+            h = torch.addmm(bias[:, None], weight, F.relu_(h), out=row)
+    return outputs.mT
+
+
+def _first_outputs(layer: Layer, x: Tensor, samples: int) -> Iterator[Tensor]:
+    """Draws of the first linear layer's outputs (width, B).
+
+    For one input they are Gaussian with moments that need computing once; noise is drawn
+    there, so that each input's predictive distribution stays exactly the same. Input b takes
+    every 16th number of a row of normals, from place b on: its own M draws are independent,
+    as they must be.
+    """
+    mean, spread = layer.moments(x)
+    spread.sqrt_()
+    row = torch.randn(16 * samples * len(mean) + len(x), device=x.device)
+    noise = row.unfold(0, len(x), 16)[: samples * len(mean)].view(samples, *mean.shape)
+    first = torch.empty_like(mean)
+    return (torch.addcmul(mean, spread, one, out=first) for one in noise)

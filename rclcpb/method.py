@@ -1,0 +1,185 @@
+"""The one seam: what a method is given, what it is asked, and what all methods share."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from rclcpb.distort import distort
+from rclcpb.files import RclCpbError
+from rclcpb.scenarios import Scenario
+
+Shape: TypeAlias = tuple[int, int, int]  # of an image: channels, height, width
+
+
+class Samples(NamedTuple):
+    """Inputs of one task and their places in a head."""
+
+    x: Tensor  #: (N, pixels), or (N, C, H, W) for a trunk
+    y: Tensor  #: columns of the head
+    head: int = 0
+    pixels: Tensor | None = None  #: how they were shuffled
+    mirror: bool = True  #: a mirrored image keeps its class
+
+    def rows(self, index: Tensor) -> Samples:
+        """Some of the samples, as x lies in memory: index_select would undo channels last."""
+        if self.x.dim() == 2:
+            x = self.x.index_select(0, index)
+        else:
+            x = self.x.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
+        return self._replace(x=x, y=self.y.index_select(0, index))
+
+    def take(self, index: Tensor, shape: Shape, kind: str) -> Samples:
+        """A batch, its images distorted (in their order before any shuffle)."""
+        batch = self.rows(index)
+        if kind == "none":
+            return batch
+        if self.pixels is None:
+            return batch._replace(x=distort(batch.x, shape, kind, self.mirror))
+        x = distort(batch.x[:, self.pixels.argsort()], shape, kind, self.mirror)
+        return batch._replace(x=x[:, self.pixels])
+
+
+def joined(a: Samples, b: Samples) -> list[Samples]:
+    """Two sets of samples as one, if one head answers to both."""
+    if a.head != b.head:
+        return [a, b]
+    return [b._replace(x=torch.cat([a.x, b.x]), y=torch.cat([a.y, b.y]))]
+
+
+def samples(scenario: Scenario, t: int, split: str = "train", device: Any = "cpu") -> Samples:
+    """A task's data as tensors on the device; with heads, task t is head t."""
+    task, device = scenario.tasks[t], torch.device(device)
+    x = scenario.inputs(getattr(task, f"x_{split}"), task, device)
+    y = scenario.targets(getattr(task, f"y_{split}"), t, device)
+    shuffle = task.permutation
+    pixels = None if shuffle is None else torch.from_numpy(shuffle).to(device)
+    return Samples(x, y, t if scenario.heads == "multi" else 0, pixels, task.mirror)
+
+
+@contextmanager
+def seeded(*key: Any) -> Iterator[None]:
+    """Randomness as a function of (seed, task, phase, round) and of nothing before it.
+
+    That is what lets a stopped run go on bit for bit, and runs share a process.
+    """
+    digest = hashlib.sha256(repr(key).encode()).digest()
+    with torch.random.fork_rng():
+        torch.manual_seed(int.from_bytes(digest[:7], "little"))
+        yield
+
+
+def batches(samples: int, size: int, steps: int, device: torch.device) -> Iterator[Tensor]:
+    """Indices of `steps` batches: a shuffle of the samples after another."""
+    left = 0
+    while steps:
+        if not left:
+            order = torch.randperm(samples).to(device).split(size)
+            left = len(order)
+        yield order[len(order) - left]
+        left, steps = left - 1, steps - 1
+
+
+def below(prefix: str, state: dict[str, Any]) -> dict[str, Any]:
+    """The entries whose names begin so, by the rest of their names."""
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+
+
+def moments(of: torch.optim.Optimizer | dict[str, Tensor]) -> dict[str, Tensor]:
+    """An optimiser's state by names, or one that was loaded and not used yet."""
+    if isinstance(of, dict):
+        return {f"moments.{name}": value for name, value in of.items()}
+    state = of.state_dict()["state"]
+    return {f"moments.{i}.{k}": v.clone() for i, vs in state.items() for k, v in vs.items()}
+
+
+def load_moments(optimizer: torch.optim.Optimizer, under_way: dict[str, Any]) -> int:
+    """Put the moments of a fit under way back; the rounds it had."""
+    state = optimizer.state_dict()
+    for name, value in under_way["moments"].items():
+        i, key = name.split(".")
+        state["state"].setdefault(int(i), {})[key] = value
+    optimizer.load_state_dict(state)  # which moves them to the device
+    return int(under_way["rounds"])
+
+
+class Round(NamedTuple):
+    """What a fit tells after each of its rounds."""
+
+    done: int
+    of: int
+    nll: float
+    kl: float | None = None
+
+
+class Method:
+    """What learns one task after another: the seam between methods and the runner.
+
+    A task is `store`, `begin`, the rounds of `fit`, `end`. `answer` may be asked at any time.
+    What is random is drawn within `seeded`, so that a run that was stopped between two rounds
+    goes on bit for bit: `load` the `state`, `store` as before, and `fit` does the rounds left.
+    """
+
+    def __init__(self, scenario: Scenario, config: Any, seed: int = 0, device: Any = "cpu") -> None:
+        self.scenario, self.config, self.seed = scenario, config, int(seed)
+        self.device = torch.device(device)
+
+    def store(self, t: int, data: Samples) -> Samples:
+        """Keep some of the task's data, if the method does; what is left to train on."""
+        return data
+
+    def begin(self, t: int, data: Samples) -> None:
+        """Make ready for task t, without training."""
+
+    def fit(self, t: int, data: Samples) -> Iterator[Round]:
+        """Learn task t; one `Round` after another."""
+        raise NotImplementedError
+
+    def end(self, t: int) -> None:
+        """What the method does once the task is learned."""
+
+    def answer(self, j: int, x: Tensor) -> Tensor:
+        """Class probabilities (N, classes) for inputs of task j."""
+        raise NotImplementedError
+
+    def rounds_a_task(self) -> int:
+        """How many rounds `fit` has, for a progress bar."""
+        return int(self.config.epochs)
+
+    def unchanged(self, j: int) -> bool:
+        """Do the answers for task j stand as they were a task ago?"""
+        return False
+
+    def notes(self) -> dict[str, Any]:
+        """Of the task just learned: the fields of a `Stage` that the method knows."""
+        return {}
+
+    def sizes(self) -> list[int]:
+        """Neurons a hidden layer."""
+        return self.notes().get("hidden") or []
+
+    def parameters(self) -> int:
+        """Numbers that the network has learned."""
+        raise NotImplementedError
+
+    def stored(self) -> int:
+        """Images kept of earlier tasks."""
+        return 0
+
+    def keep(self, path: Path, about: dict[str, Any]) -> None:
+        """Write the trained network, for a method that has one to use alone."""
+        raise RclCpbError(f"{type(self).__name__} keeps no network of its own.")
+
+    def state(self) -> dict[str, Any]:
+        """Tensors and JSON values: all that is needed to go on, also between two rounds."""
+        raise NotImplementedError
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Become what `state` was taken of."""
+        raise NotImplementedError
