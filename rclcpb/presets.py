@@ -270,9 +270,10 @@ NAMES = (*SCENARIOS, *TABLES["mnist-5k"])
 
 def entry(scenario: str) -> ScenarioEntry:
     """A scenario's entry, also under its name with -5k."""
-    if scenario not in NAMES:
+    known = SCENARIOS.get(scenario.removesuffix(SMALL))
+    if known is None or (scenario.endswith(SMALL) and known.table != "mnist"):
         raise RclCpbError(f"no scenario {scenario!r}: choose from {', '.join(NAMES)}.")
-    return SCENARIOS[scenario.removesuffix(SMALL)]
+    return known
 
 
 def make_scenario(name: str, seed: int = 0, root: Folder = None) -> Scenario:
