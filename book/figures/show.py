@@ -1,0 +1,156 @@
+"""What a chapter shows: figures, tables and sentences, and the data it runs on."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from IPython.display import display
+from matplotlib.figure import Figure
+from PIL import Image
+
+import rclcpb_core as core
+import rclcpb_runs as runs
+
+# The recorded runs: beside this folder, in the repository and in an installed copy alike.
+RESULTS = Path(os.environ.get("RCLCPB_RESULTS") or Path(__file__).parents[1] / "results")
+SOURCES = ("computed here", "recorded run", "paper's number", "drawing")
+
+
+def png(fig: Figure, dpi: int = 110) -> bytes:
+    """A figure as a small PNG (256 colours, no date, no program's name); closes it."""
+    buffer = io.BytesIO()
+    fig.savefig(buffer, format="png", dpi=dpi)
+    plt.close(fig)
+    picture = Image.open(buffer).convert("RGB")
+    few = picture.quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    buffer = io.BytesIO()
+    few.save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
+
+
+def _uri(picture: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(picture).decode()
+
+
+def _size(picture: bytes) -> tuple[int, int]:
+    return Image.open(io.BytesIO(picture)).size
+
+
+class Page:
+    """A piece of HTML for the page, and plain words for where there is no HTML."""
+
+    def __init__(self, code: str, words: str) -> None:
+        self.code, self.words = code, words
+
+    def _repr_html_(self) -> str:
+        return self.code
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+def _caption(caption: str, source: str) -> str:
+    """The caption with where its numbers come from; that is never left out."""
+    if not source.startswith(SOURCES):
+        raise ValueError(f"source={source!r}: must start with one of {SOURCES}.")
+    return f"{caption.rstrip()} ({source})" if caption else f"({source})"
+
+
+FIGURE = 'style="margin:0.8em 0;max-width:100%"'
+UNDER = 'style="font-size:0.9em;line-height:1.4;margin-top:0.3em"'
+PICTURE = 'style="max-width:100%;height:auto;background:#fff;border-radius:4px"'
+
+
+def show(
+    fig: Figure, alt: str, caption: str = "", source: str = "computed here", dpi: int = 110
+) -> None:
+    """Display a figure with alt text and a caption that names its source.
+
+    source: "computed here", `recorded(records)`, "paper's number", or a mix of them in
+    words that starts with one of these; "drawing" for one that shows no data.
+    """
+    picture, caption = png(fig, dpi), _caption(caption, source)
+    width, height = _size(picture)
+    code = (
+        f'<figure class="rcl-figure" {FIGURE}>'
+        f'<img src="{_uri(picture)}" alt="{html.escape(alt)}" width="{width}"'
+        f' height="{height}" {PICTURE}>'
+        f"<figcaption {UNDER}>{html.escape(caption)}</figcaption></figure>"
+    )
+    display(Page(code, f"[figure: {alt}] {caption}"))
+
+
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    caption: str = "",
+    source: str = "computed here",
+    wrap: dict[int, int] | None = None,
+) -> None:
+    """Display a table; numbers are written as given, so format them first.
+
+    wrap: columns of sentences, whose lines may break, and their least width in em.
+    """
+    rows, caption = [[str(c) for c in row] for row in rows], _caption(caption, source)
+    styles = [""] * len(header)
+    for i, em in (wrap or {}).items():
+        styles[i] = f' style="white-space:normal;vertical-align:top;min-width:{em}em"'
+    head = "".join(f'<th scope="col">{html.escape(c)}</th>' for c in header)
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{style}>{html.escape(c)}</td>" for style, c in zip(styles, row, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    code = (
+        f'<figure class="rcl-table" {FIGURE}><div style="overflow-x:auto" tabindex="0">'
+        f'<table class="table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
+        f"</table></div><figcaption {UNDER}>{html.escape(caption)}</figcaption>"
+        "</figure>"
+    )
+    words = runs.format_table([tuple(row) for row in rows], tuple(header))
+    display(Page(code, f"{words}\n{caption}"))
+
+
+def say(text: str) -> None:
+    """Display a sentence made of computed numbers, as a paragraph of the page."""
+    style = "margin:0.6em 0;padding-left:0.8em;border-left:3px solid #767676"
+    code = f'<p class="rcl-say" style="{style}">{html.escape(text)}</p>'
+    display(Page(code, text))
+
+
+def recorded(records: Sequence[core.Record]) -> str:
+    """Which runs a figure shows: 'recorded run: seeds 0–4, 2026-11-16'."""
+    seeds = sorted({r.seed for r in records})
+    whole = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1))
+    many = f"{seeds[0]}–{seeds[-1]}" if whole else ", ".join(map(str, seeds))
+    dates = sorted({r.started[:10] for r in records})
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return f"recorded run{'s: seeds' if len(seeds) > 1 else ': seed'} {many}, {when}"
+
+
+def full() -> bool:
+    """RCLCPB_MODE=full asks for all of MNIST, where it is on disk."""
+    return os.environ.get("RCLCPB_MODE") == "full" and (core.data_root() / "mnist.npz").exists()
+
+
+def scenario(name: str, seed: int = 0) -> core.Scenario:
+    """The scenario on the embedded 5,000 digits, or on all of MNIST in full mode."""
+    if os.environ.get("RCLCPB_MODE") == "full" and not full():
+        print(
+            "RCLCPB_MODE=full, but MNIST is not on disk: going on with 5,000 digits."
+            " `python rclcpb_core.py data mnist --download` gets it."
+        )
+    return core.make_scenario(name if full() else f"{name}-5k", seed)
+
+
+def images() -> core.Images:
+    """The digits themselves: 4,000 + 1,000 of them, or all of MNIST in full mode."""
+    return core.load_images("mnist" if full() else "mnist5k")

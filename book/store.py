@@ -1,0 +1,70 @@
+"""Keep what a build computed: outputs into the notebooks, records into the README.
+
+    jupyter-book build book/ && python book/store.py
+
+What a reader of the file or of a change does not need stays out: progress bars, widgets,
+times and versions. Cells keep their ids, and no text is touched, only outputs.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from prepare import BOOK, ROOT, results_table
+
+TABLE = re.compile(r"(?<=<!-- results -->\n)(.*?)(?=<!-- end -->)", re.DOTALL)
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+
+
+def store(chapter: Path, executed: Path) -> None:
+    """Put the outputs of an executed chapter into the chapter."""
+    mine, done = nbformat.read(chapter, 4), nbformat.read(executed, 4)
+    if [cell.source for cell in mine.cells] != [cell.source for cell in done.cells]:
+        raise SystemExit(f"{chapter.name} has changed since it was executed: build again.")
+    mine.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+    for cell, other in zip(mine.cells, done.cells, strict=True):
+        if cell.cell_type == "code":
+            cell.execution_count = other.execution_count
+            cell.outputs = [tidy(output) for output in other.outputs if wanted(output)]
+    nbformat.write(mine, chapter)
+
+
+def wanted(output: Any) -> bool:
+    """A widget works in no stored page, and stderr is where progress bars go."""
+    if output.output_type == "stream":
+        return output.name == "stdout"
+    return not any("widget" in kind for kind in output.get("data", {}))
+
+
+def tidy(output: Any) -> Any:
+    """Without the notes that a kernel adds for itself."""
+    if "metadata" in output:
+        output.metadata = {}
+    return output
+
+
+def renew_readme() -> None:
+    """The README's table and figure, from the records."""
+    from figures.ablations import result  # prepare has made the core importable
+    from figures.style import use_style
+
+    path = ROOT / "README.md"
+    path.write_text(TABLE.sub(results_table(missing=False), path.read_text("utf-8")), "utf-8")
+    use_style()
+    result().savefig(BOOK / "images" / "result.png", dpi=110, bbox_inches="tight")
+
+
+def main() -> None:
+    for chapter in sorted(BOOK.glob("*.ipynb")):
+        executed = BOOK / "_build" / "jupyter_execute" / chapter.name
+        if not executed.exists():
+            raise SystemExit(f"{chapter.name} is not executed yet: jupyter-book build book/")
+        store(chapter, executed)
+    renew_readme()
+
+
+if __name__ == "__main__":
+    main()
