@@ -27,27 +27,10 @@ BOOK = Path(__file__).resolve().parent
 ROOT = BOOK.parent
 sys.path.insert(0, str(ROOT))  # also for the page that autodoc makes of the modules
 
-import rclcpb_core as core  # noqa: E402
-import rclcpb_runs as runs  # noqa: E402
+from rclcpb.tables import at_a_glance  # noqa: E402
 
 RESULTS = Path(os.environ.get("RCLCPB_RESULTS") or BOOK / "results")
 SOURCE = r"\"RCLCPB_SOURCE\", \"{}\""  # in the set-up cell, as a notebook's file writes it
-SCENARIOS = {
-    "pmnist": "permuted MNIST, a head a task",
-    "pmnist-shared": "permuted MNIST, one head",
-    "mh-smnist": "split MNIST, a head a task",
-    "ta-smnist": "split MNIST, one head",
-    "mh-cifar100": "split CIFAR-100, a head a task",
-    "ta-cifar100": "split CIFAR-100, one head",
-    "mnist-svhn-cifar10": "MNIST, SVHN, CIFAR-10",
-}
-METHODS = {
-    "rcl-cpb": "RCL\u2011CPB",
-    "vcl": "VCL",
-    "rcl-cpb-plus": "RCL\u2011CPB+",
-    "vcl-plus": "VCL+",
-    "coreset-only": "stored images alone+",
-}
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -61,7 +44,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
 def prepare(app: Sphinx, config: Config) -> None:
     """Write the generated page and set what only the environment can say."""
     (BOOK / "generated").mkdir(exist_ok=True)
-    (BOOK / "generated" / "results.md").write_text(results_table(), "utf-8")
+    (BOOK / "generated" / "results.md").write_text(at_a_glance(RESULTS), "utf-8")
     os.environ["RCLCPB_STATIC"] = "1"  # for the kernels: no widgets on a page
     if os.environ.get("RCLCPB_EXECUTE") == "off":
         config.nb_execution_mode = "off"
@@ -80,7 +63,7 @@ def digest() -> str:
     """Changes with all that a chapter may import or read besides its own cells."""
     modes = (os.environ.get(name, "") for name in ("RCLCPB_MODE", "RCLCPB_RESULTS"))
     total = hashlib.sha256("\0".join(modes).encode())
-    code = [*ROOT.glob("rclcpb_*.py"), *(ROOT / "rclcpb").rglob("*.py")]
+    code = [ROOT / "rclcpb_core.py", *(ROOT / "rclcpb").rglob("*.py")]
     code += [*(BOOK / "figures").glob("*.py"), *RESULTS.rglob("*.json*")]
     for path in sorted(code):
         total.update(str(path).encode() + path.read_bytes())
@@ -112,36 +95,3 @@ def as_plain_text(app: Sphinx, what: str, name: str, it: Any, options: Any, line
     if what == "module":
         del lines[1:]
     lines[:] = [re.sub(r"([|*])", r"\\\1", line) for line in lines]
-
-
-def results_table(missing: bool = True) -> str:
-    """Recorded runs beside the paper's numbers; `missing` names scenarios without records."""
-    header = "scenario|method|recorded here, %|sizes|seeds|paper's number, %|paper's sizes"
-    lines = [f"| {header.replace('|', ' | ')} |", "|---" * 7 + "|"]
-    for scenario, title in SCENARIOS.items():
-        for method, shown in METHODS.items():
-            paper = [p for p in runs.PAPER.get(scenario, []) if p.method.split(",")[0] == method]
-            records = runs.load_records(RESULTS, scenario, method)
-            if records or (missing and method in ("rcl-cpb", "vcl")):
-                row = (*ours(records), *theirs(paper[:1]))
-                cells = (title, shown, *(cell.replace(" ", "\u00a0") for cell in row))
-                lines.append("| " + " | ".join(cells) + " |")
-                title = ""
-    return "\n".join(lines) + "\n"
-
-
-def ours(records: list[core.Record]) -> tuple[str, str, str]:
-    """Accuracy, sizes and seeds of the records."""
-    if not records:
-        return "*not recorded yet*", "", ""
-    row = runs.summary(records)
-    return row[3], row[5].strip("[]"), row[10]
-
-
-def theirs(paper: list[runs.PaperRow]) -> tuple[str, str]:
-    """Accuracy and sizes of the paper's row, if it has one."""
-    for row in paper:
-        quoted = "" if row.source == "own" else " (quoted)"
-        spread = f" ± {row.deviation:.2f}" if row.deviation else ""
-        return f"{row.accuracy}{spread}{quoted}", ", ".join(map(str, row.hidden))
-    return "", ""

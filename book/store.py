@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from prepare import BOOK, ROOT, results_table
+from prepare import BOOK, RESULTS, ROOT, at_a_glance
 
 TABLE = re.compile(r"(?<=<!-- results -->\n)(.*?)(?=<!-- end -->)", re.DOTALL)
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -52,7 +52,9 @@ def renew_readme() -> None:
     from figures.style import use_style
 
     path = ROOT / "README.md"
-    path.write_text(TABLE.sub(results_table(missing=False), path.read_text("utf-8")), "utf-8")
+    path.write_text(
+        TABLE.sub(at_a_glance(RESULTS, missing=False), path.read_text("utf-8")), "utf-8"
+    )
     use_style()
     result().savefig(BOOK / "images" / "result.png", dpi=110, bbox_inches="tight")
 

@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import rclcpb_core as core
-import rclcpb_runs as runs
+from rclcpb.presets import METHODS, SCENARIOS
+from rclcpb.records import load_records
 
 from .show import RESULTS
 from .style import COLOUR, LABEL, MARKER, TASK_COLOURS, WIDTH, dots, task_legend
@@ -104,13 +105,13 @@ def forgetting_by_method(
 
 def result(scenario: str = "ta-smnist") -> Figure:
     """The README's figure: every recorded method of a scenario beside the paper's."""
-    found = {m: runs.load_records(RESULTS, scenario, m) for m in core.METHODS}
+    found = {m: load_records(RESULTS, scenario, m) for m in METHODS}
     accuracy = {
         m: {r.seed: core.average_accuracy(r.accuracy) for r in records}
         for m, records in found.items()
         if records
     }
-    paper = {p.method: p.accuracy for p in runs.PAPER[scenario]}
+    paper = {p.method: p.accuracy for p in SCENARIOS[scenario].paper}
     fig = methods_accuracy(accuracy, paper)
     fig.set_size_inches(WIDTH * 1.15, 3.4)
     return fig

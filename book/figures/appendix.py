@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import rclcpb_core as core
+from rclcpb.presets import preset
 
 from .show import RESULTS
 from .style import BLUE, COLOUR, GREY, INK, LABEL, MARKER, TASK_COLOURS, VERMILION, WIDTH
@@ -74,7 +75,8 @@ def one_field_changes(name: str) -> list[Change]:
         odd = [k for k in a["config"] if a["config"][k] != b["config"][k]]
         if not seeds or not same or not (len(odd) == 1 or odd == ["lr_mu", "lr_rho"]):
             continue
-        default = getattr(core.preset(name, a["method"]), odd[0])
+        retired = core.Config.RETIRED.get(odd[0], (None,))[0]
+        default = getattr(preset(name, a["method"]), odd[0], retired)
         default = list(default) if isinstance(default, tuple) else default
         if b["config"][odd[0]] == default:  # from what the preset has, to the other
             a, b = b, a

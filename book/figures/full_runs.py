@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import rclcpb_core as core
+from rclcpb.presets import METHODS
 
 from .style import BLUE, COLOUR, GREY, INK, LABEL, MARKER, WIDTH, end_labels, matrix
 
@@ -34,7 +34,7 @@ def scenario_dots(
     found: dict[str, dict[str, Sequence[float]]], paper: dict[str, dict[str, float]]
 ) -> Figure:
     """A panel a scenario, a row a method: every seed a dot, the paper's a diamond."""
-    methods = [m for m in core.METHODS if any(m in of for of in found.values())]
+    methods = [m for m in METHODS if any(m in of for of in found.values())]
     rows = -(-len(found) // 2)
     fig, axes = plt.subplots(rows, 2, figsize=(WIDTH, 0.7 + 2.3 * rows), sharey=True, squeeze=False)
     for ax, name in zip(axes.flat, found, strict=False):

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import rclcpb_core as core
+from rclcpb.records import Record
 
 from .style import BLUE, EACH, ORANGE, VERMILION, WIDTH, dots, end_labels
 
@@ -117,7 +117,7 @@ def _log_ticks(ax: Axes) -> None:
     ax.set_xticks([], minor=True)
 
 
-def setting_frame(records: Sequence[core.Record], top: int, title: str) -> Figure:
+def setting_frame(records: Sequence[Record], top: int, title: str) -> Figure:
     """One setting: the layers' sizes task by task, and the last accuracies."""
     fig, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 2.9))
     tasks = records[0].tasks

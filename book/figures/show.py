@@ -15,8 +15,11 @@ from IPython.display import display
 from matplotlib.figure import Figure
 from PIL import Image
 
-import rclcpb_core as core
-import rclcpb_runs as runs
+from rclcpb.images import Images, load_images
+from rclcpb.presets import SMALL, make_scenario
+from rclcpb.records import Record
+from rclcpb.scenarios import Scenario
+from rclcpb.tables import format_table
 
 # The recorded runs: beside this folder, in the repository and in an installed copy alike.
 RESULTS = Path(os.environ.get("RCLCPB_RESULTS") or Path(__file__).parents[1] / "results")
@@ -115,7 +118,7 @@ def table(
         f"</table></div><figcaption {UNDER}>{html.escape(caption)}</figcaption>"
         "</figure>"
     )
-    words = runs.format_table([tuple(row) for row in rows], tuple(header))
+    words = format_table([tuple(row) for row in rows], tuple(header))
     display(Page(code, f"{words}\n{caption}"))
 
 
@@ -126,7 +129,7 @@ def say(text: str) -> None:
     display(Page(code, text))
 
 
-def recorded(records: Sequence[core.Record]) -> str:
+def recorded(records: Sequence[Record]) -> str:
     """Which runs a figure shows: 'recorded run: seeds 0–4, 2026-11-16'."""
     seeds = sorted({r.seed for r in records})
     whole = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1))
@@ -141,16 +144,16 @@ def full() -> bool:
     return os.environ.get("RCLCPB_MODE") == "full" and (core.data_root() / "mnist.npz").exists()
 
 
-def scenario(name: str, seed: int = 0) -> core.Scenario:
+def scenario(name: str, seed: int = 0) -> Scenario:
     """The scenario on the embedded 5,000 digits, or on all of MNIST in full mode."""
     if os.environ.get("RCLCPB_MODE") == "full" and not full():
         print(
             "RCLCPB_MODE=full, but MNIST is not on disk: going on with 5,000 digits."
             " `python rclcpb_core.py data mnist --download` gets it."
         )
-    return core.make_scenario(name if full() else f"{name}-5k", seed)
+    return make_scenario(name if full() else name + SMALL, seed)
 
 
-def images() -> core.Images:
+def images() -> Images:
     """The digits themselves: 4,000 + 1,000 of them, or all of MNIST in full mode."""
-    return core.load_images("mnist" if full() else "mnist5k")
+    return load_images("mnist" if full() else "mnist5k")

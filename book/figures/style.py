@@ -10,48 +10,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rclcpb.presets import METHODS
+
 BLUE, ORANGE, VERMILION = "#0072B2", "#E69F00", "#D55E00"  # Okabe and Ito's colours
 GREEN, SKY, PURPLE, YELLOW = "#009E73", "#56B4E9", "#CC79A7", "#F0E442"
 GREY, INK, OLIVE = "#767676", "#222222", "#8A7A00"  # yellow lines vanish on white
-COLOUR = {  # a colour means the same in every chapter
-    "rcl-cpb": BLUE,
-    "rcl-cpb-A": ORANGE,
-    "vcl": VERMILION,
-    "paper": GREY,
-    "plain": PURPLE,
-    "coreset-only": GREEN,
-    "rcl-cpb-plus": SKY,
-    "vcl-plus": OLIVE,
-    "own": INK,
-}
-
-
-LABEL = {
-    "rcl-cpb": "RCL-CPB",
-    "rcl-cpb-A": "−A (no growth)",
-    "vcl": "VCL (−AP)",
-    "paper": "paper",
-    "plain": "plain network",
-    "coreset-only": "stored images only",
-    "rcl-cpb-plus": "RCL-CPB+",
-    "vcl-plus": "VCL+",
-    "own": "each in its own settings",
-}
-
-
-MARKER = {
-    "rcl-cpb": "o",
-    "rcl-cpb-A": "s",
-    "vcl": "^",
-    "paper": "D",
-    "plain": "v",
-    "coreset-only": "P",
-    "rcl-cpb-plus": "o",
-    "vcl-plus": "^",
-    "own": "x",
-}
-
-
+# a colour, a name and a second cue mean the same in every chapter
+COLOUR = {name: m.colour for name, m in METHODS.items()}
+COLOUR |= {"paper": GREY, "plain": PURPLE, "own": INK}
+LABEL = {name: m.title for name, m in METHODS.items()}
+LABEL |= {"paper": "paper", "plain": "plain network", "own": "each in its own settings"}
+MARKER = {name: m.marker for name, m in METHODS.items()} | {"paper": "D", "plain": "v", "own": "x"}
 TASK_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, INK, YELLOW, GREY, "#7F3C8D")
 WIDTH = 7.2  # inches: the text column
 EACH = {"ls": "", "alpha": 0.75, "mec": "white", "mew": 0.5}  # the look of one seed among others
