@@ -15,7 +15,7 @@ from IPython.display import display
 from matplotlib.figure import Figure
 from PIL import Image
 
-from rclcpb.images import Images, load_images
+from rclcpb.images import Images, data_root, load_images
 from rclcpb.presets import SMALL, make_scenario
 from rclcpb.records import Record
 from rclcpb.scenarios import Scenario
@@ -141,7 +141,7 @@ def recorded(records: Sequence[Record]) -> str:
 
 def full() -> bool:
     """RCLCPB_MODE=full asks for all of MNIST, where it is on disk."""
-    return os.environ.get("RCLCPB_MODE") == "full" and (core.data_root() / "mnist.npz").exists()
+    return os.environ.get("RCLCPB_MODE") == "full" and (data_root() / "mnist.npz").exists()
 
 
 def scenario(name: str, seed: int = 0) -> Scenario:
