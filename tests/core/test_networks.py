@@ -83,6 +83,27 @@ def test_from_any_moment_a_learner_goes_on_bit_for_bit(
         assert tiny.same(other.net_for(0).state_dict(), answer.state_dict())
 
 
+def test_a_state_is_a_copy_that_further_training_leaves_alone() -> None:
+    """Also of a fit that goes on from moments that were loaded."""
+    scenario, config = tiny.scenario(tiny.PAIRS[:1]), tiny.config(epochs=3)
+    learner, states = core.Learner(scenario, config), []
+    for moment in steps(learner, 1):
+        if moment == "fit 1":
+            states.append(learner.state())
+    whole = tiny.snapshot(learner.net)
+    resumed = core.Learner(scenario, config)
+    resumed.load(states[0])
+    states.append(resumed.state())
+    data = resumed.store(0, core.samples(scenario, 0))
+    next(resumed.fit(0, data))  # two of three rounds; then it is stopped
+    for state in states:
+        resumed.load(state)
+        for _ in resumed.fit(0, data):
+            pass
+        resumed.end(0)
+        assert tiny.same(tiny.snapshot(resumed.net), whole)
+
+
 def test_loading_neither_uses_nor_moves_the_global_generator(
     tmp_path: Path, global_rng: None
 ) -> None:
