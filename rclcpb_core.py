@@ -677,7 +677,10 @@ class Learner(Method):
         self.under_way: dict[str, Any] = {}  # a fit between two of its rounds
         self.structure: dict[str, Any] = {"pruned": [], "shared": [], "added": []}
         with seeded(seed, "network"):
-            self.net = self.new_network(config.hidden) if start is None else self.body_of(start)
+            self.net = self.new_network(config.hidden)
+        self.n_init = self.net.sizes()
+        if start is not None:
+            self.net = self.body_of(start)
 
     def check(self) -> None:
         """Refuse what could not be learned to the end."""
@@ -700,14 +703,15 @@ class Learner(Method):
 
     def body_of(self, start: ProgressiveBNN) -> ProgressiveBNN:
         """A kept network without its heads, to go on from."""
-        if start.image_shape != self.image_shape or bool(start.trunk) != self.scenario.trunk:
+        body = copy.deepcopy(start)
+        body.heads = nn.ModuleList()
+        kept, new = shapes(body), shapes(self.net)
+        if start.image_shape != self.image_shape or kept.keys() != new.keys():
             raise RclCpbError(
-                f"the network to start from reads images {start.image_shape} and the scenario"
-                f" has {self.image_shape}, or only one of them has convolutions."
+                f"the network to start from reads images {start.image_shape} with layers"
+                f" {', '.join(kept)}; this run needs {self.image_shape} and {', '.join(new)}."
             )
-        net = copy.deepcopy(start).to(self.device)
-        net.heads = nn.ModuleList()
-        return net
+        return refilled(self.net, kept, body.state_dict())
 
     def head(self, t: int) -> int:
         return t if self.scenario.heads == "multi" else 0
@@ -788,7 +792,7 @@ class Learner(Method):
         for k, means in enumerate(self.task_means(t, data)):
             gamma = config.threshold("gamma", k)
             shared = int(shared_neurons(class_distances(means), gamma))
-            required = required_neurons(config.hidden[k], task, first)
+            required = required_neurons(self.n_init[k], task, first)
             columns = math.prod(net.growable[k].shape[1:])
             pruned = pruned_neurons(notes["pruned"][k], columns)
             notes["shared"].append(shared)
@@ -900,9 +904,8 @@ class Learner(Method):
     def check_finite(self, t: int, phase: Phase, done: int, nll: float, kl: float) -> None:
         if not math.isfinite(nll + kl):
             raise RclCpbError(
-                f"task {t + 1}, {phase.name}, {phase.unit} {done}: the loss is not"
-                f" finite (NLL {nll:.3g}, KL {kl:.3g}): lower lr_mu and lr_rho, or"
-                " rho_init."
+                f"task {t + 1}, {phase.name}, {phase.unit} {done}: the loss is not finite"
+                f" (NLL {nll:.3g}, KL {kl:.3g}): lower lr_mu and lr_rho, or rho_init."
             )
 
     # stopping and going on
@@ -913,23 +916,16 @@ class Learner(Method):
             kept = self.kept_head.state_dict()
             state |= {f"kept.{k}": v.clone() for k, v in kept.items()}
         state |= {f"chosen.{t}": chosen.clone() for t, chosen in enumerate(self.chosen)}
-        heads = [head.shape[0] for head in self.net.heads]
-        state |= {"learned": self.learned, "hidden": self.net.sizes(), "heads": heads}
-        state |= {
-            "trunk": self.scenario.trunk,
-            "structure": copy.deepcopy(self.structure),
-            "rounds": 0,
-        }
+        state |= {"learned": self.learned, "shapes": shapes(self.net), "rounds": 0}
+        state["structure"] = copy.deepcopy(self.structure)
         if self.under_way:
-            state |= {
-                "rounds": self.under_way["rounds"],
-                **method.moments(self.under_way["moments"]),
-            }
+            state["rounds"] = self.under_way["rounds"]
+            state |= method.moments(self.under_way["moments"])
         return state
 
     def load(self, state: dict[str, Any]) -> None:
-        self.net = rebuilt(self.image_shape, state, self.net.settings, method.below("net.", state))
-        self.net.to(self.device)
+        tensors = method.below("net.", state)
+        self.net = refilled(copy.deepcopy(self.net), state["shapes"], tensors)
         self.kept_head = None
         if kept := method.below("kept.", state):
             width = self.net.sizes()[-1]
@@ -959,8 +955,7 @@ def average_accuracy(accuracy: Sequence[Sequence[float]]) -> float:
 
 def save(net: ProgressiveBNN, path: str | Path, about: dict[str, Any] | None = None) -> None:
     """Write a network, and what a user of it should know (`about`), without pickle."""
-    facts = {"image_shape": net.image_shape, "hidden": net.sizes(), "trunk": bool(net.trunk)}
-    facts |= {"heads": [head.shape[0] for head in net.heads], "about": about or {}}
+    facts = {"image_shape": net.image_shape, "shapes": shapes(net), "about": about or {}}
     facts |= {"settings": net.settings._asdict(), "version": __version__}
     save_tensors(Path(path), net.state_dict(), facts)
 
@@ -969,21 +964,35 @@ def load(path: str | Path, device: Any = "cpu") -> ProgressiveBNN:
     """A network that `save` wrote, ready for `predict`; `about` is an attribute of it."""
     tensors, facts = load_tensors(Path(path), "a kept network")
     try:
-        settings = LayerSettings(**facts["settings"])
-        net = rebuilt(tuple(facts["image_shape"]), facts, settings, tensors)
+        settings, layers = LayerSettings(**facts["settings"]), facts["shapes"]
+        hidden = [shape[0] for name, shape in layers.items() if name.startswith("hidden.")]
+        with seeded("load"):  # its draws are overwritten, and not the caller's
+            net = ProgressiveBNN(tuple(facts["image_shape"]), hidden, settings, "trunk.0" in layers)
+        net = refilled(net, layers, tensors)
         net.about = facts["about"]
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise RclCpbError(f"{path} is not a network of this version ({error}).") from error
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise RclCpbError(f"{path} is not a network of this version.") from error
     return net.to(torch.device(device))
 
 
-def rebuilt(
-    shape: Shape, facts: dict[str, Any], settings: LayerSettings, tensors: dict[str, Tensor]
+def shapes(net: ProgressiveBNN) -> dict[str, list[int]]:
+    """The shape of every layer's weights, by the layer's name."""
+    layers = ((name, m) for name, m in net.named_modules() if isinstance(m, BayesLayer))
+    return {name: list(layer.shape) for name, layer in layers}
+
+
+def refilled(
+    net: ProgressiveBNN, layers: dict[str, list[int]], tensors: dict[str, Tensor]
 ) -> ProgressiveBNN:
-    """The network of these sizes and numbers."""
-    with seeded("rebuild"):  # its draws are overwritten, and not the caller's
-        net = ProgressiveBNN(shape, facts["hidden"], settings, facts["trunk"])
-        for classes in facts["heads"]:
-            net.add_head(classes)
+    """The network with heads, shapes and numbers that another of its kind had."""
+    net.heads = nn.ModuleList()
+    with seeded("refill"):  # its draws are overwritten, and not the caller's
+        for name, shape in layers.items():
+            if name.startswith("heads."):
+                net.add_head(shape[0])
+            layer: Any = net.get_submodule(name)
+            layer.shape = tuple(shape)
+            for vector, value in layer.fresh(layer.shape, net.device).items():
+                layer.assign(vector, value)
     net.load_state_dict(tensors)
     return net

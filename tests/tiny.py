@@ -96,8 +96,8 @@ def inputs(net: core.ProgressiveBNN, n: int = 7) -> torch.Tensor:
     return torch.randn(n, 3, 8, 8) if len(net.trunk) else torch.randn(n, 36)
 
 
-def snapshot(net: core.ProgressiveBNN) -> dict[str, torch.Tensor]:
-    """Every number of a network, copied."""
+def snapshot(net: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Every number of a network or layer, copied."""
     return {name: value.clone() for name, value in net.state_dict().items()}
 
 

@@ -16,6 +16,10 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 import rclcpb_core as core
+from rclcpb import runner
+from rclcpb.files import RclCpbError
+from rclcpb.records import Record
+from rclcpb.scenarios import Scenario, from_arrays
 
 HINTS = get_type_hints(core.Config)
 
@@ -24,11 +28,11 @@ def choices(name: str) -> st.SearchStrategy[Any]:
     return st.sampled_from(get_args(HINTS[name]))
 
 
-def learned(scenario: core.Scenario, config: core.Config) -> core.Record | None:
+def learned(scenario: Scenario, config: core.Config) -> Record | None:
     """The record, all of it finite; or none, for a clear reason."""
     try:
-        record = core.learn(scenario, config)
-    except core.RclCpbError as error:
+        record = runner.learn(scenario, config)
+    except RclCpbError as error:
         said = str(error)
         assert re.match(r"task \d+, (train|replay|fit \d+|evaluation)\b", said)
         assert "not finite" in said and "lower lr_mu and lr_rho, or rho_init" in said
@@ -77,7 +81,7 @@ def test_constant_images_few_samples_and_any_noise(
     made = [constant(tuple(range(3 * t, 3 * t + n)), per_class, value) for t, n in enumerate(tasks)]
     stored = min(1, per_class * min(tasks) - 1)
     small = {"coreset": stored, "hidden": (6, 5), "epochs": 2, "replay_steps": 3}
-    record = learned(core.from_arrays(made, heads, trunk), tiny.config(**(config | small)))
+    record = learned(from_arrays(made, heads, trunk), tiny.config(**(config | small)))
     event("finite" if record else "a sentence")
     if record is None:  # ordinary numbers must not end here
         ordinary = abs(config["rho_init"] + 4) < 4 and config["lr_mu"] < 1
@@ -92,7 +96,7 @@ def test_without_noise_the_network_is_its_mean(rho: float, sampling: Any) -> Non
     """sigma -> 0, down to where exp gives 0 itself."""
     net = tiny.network(tiny.config(rho_init=rho, sampling=sampling), spread=False)
     x = tiny.inputs(net)
-    mean = net(x, sample=False)
+    mean = net(x, 0, core.by_means)
     torch.testing.assert_close(net(x), mean, rtol=1e-4, atol=1e-5)
     found = core.predict(net, x, 0, 5)
     torch.testing.assert_close(found.probabilities, mean.softmax(1))
@@ -119,22 +123,21 @@ def test_with_noise_alone_everything_is_pruned(rho: float, sampling: Any) -> Non
 @given(
     added=st.lists(st.sampled_from([0, 1, 1000]), min_size=2, max_size=2),
     sampling=choices("sampling"),
-    new=choices("new_into_old"),
+    zero=st.booleans(),
 )
-@example(added=[1000, 1000], sampling="weight", new="random")
-@example(added=[1000, 1000], sampling="local", new="zero")
-def test_a_thousand_neurons_added_at_once(added: list[int], sampling: Any, new: Any) -> None:
-    config: dict[str, Any] = {"sampling": sampling, "new_into_old": new}
-    net = tiny.network(tiny.config(**config))
+@example(added=[1000, 1000], sampling="weight", zero=False)
+@example(added=[1000, 1000], sampling="local", zero=True)
+def test_a_thousand_neurons_added_at_once(added: list[int], sampling: Any, zero: bool) -> None:
+    net = tiny.network(tiny.config(sampling=sampling))
     x, before = tiny.inputs(net), tiny.snapshot(net)
-    old = net(x, sample=False)
-    core.grow(net, added)
+    old = net(x, 0, core.by_means)
+    core.grow(net, added, zero)
     assert net.sizes() == [10 + added[0], 8 + added[1]]
     kept = net.hidden[1].split(net.hidden[1].mu)[0][:8, :10]
     assert torch.equal(kept, before["hidden.1.mu"][:80].view(8, 10))
-    logits = net(x, sample=False)
+    logits = net(x, 0, core.by_means)
     assert logits.isfinite().all()
-    if new == "zero":
+    if zero:
         torch.testing.assert_close(logits, old)
 
 
@@ -152,10 +155,11 @@ def test_what_is_not_finite_names_the_task_the_epoch_and_the_cause(
 ) -> None:
     """A first task learns; the same numbers, made impossible, stop the second."""
     learner = core.Learner(tiny.scenario(), tiny.config(gamma=1e9, beta=1e9))
-    stages = iter(learner)
+    run = runner.Run(learner)
+    stages = iter(run)
     assert math.isfinite(next(stages).train_nll)
     learner.config = tiny.config(gamma=1e9, beta=1e9, **changes)
     cause = r"not finite \(NLL .*, KL .*\): lower lr_mu and lr_rho, or rho_init"
-    with pytest.raises(core.RclCpbError, match=rf"^task 2, train, epoch \d.*{cause}"):
+    with pytest.raises(RclCpbError, match=rf"^task 2, train, epoch \d.*{cause}"):
         next(stages)
-    assert len(learner.stages) == 1  # what was learned before is still there
+    assert len(run.stages) == 1  # what was learned before is still there

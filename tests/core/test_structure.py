@@ -9,20 +9,25 @@ import numpy as np
 import pytest
 import tiny
 import torch
+import torch.nn.functional as F
+from growth import VECTORS, check_grown
 from hypothesis import given
 from hypothesis import strategies as st
 
 import rclcpb_core as core
+from rclcpb import runner
+from rclcpb.scenarios import Task
 
-VECTORS = ("mu", "rho", "prior_mu", "prior_rho")
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=3)
 BETAS = st.sampled_from([0.0, 1e-5, 0.3, 1.0, 4.0, 1e9])
 HEADS = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 
 
 def build(hidden: Any, heads: Any, seed: int, trunk: bool = False, **changes: Any) -> Any:
+    """A network, and the config it was made with."""
     torch.manual_seed(seed)
-    return tiny.network(tiny.config(hidden=tuple(hidden), **changes), trunk, heads)
+    config = tiny.config(hidden=tuple(hidden), **changes)
+    return tiny.network(config, trunk, heads), config
 
 
 def split(layer: core.BayesLayer, state: dict, name: str, vector: str) -> Any:
@@ -37,13 +42,13 @@ def test_prune_changes_the_weights_below_beta_and_nothing_else(
     hidden: list, heads: list, seed: int, data: st.DataObject
 ) -> None:
     betas = tuple(data.draw(BETAS) for _ in hidden)
-    net = build(hidden, heads, seed, beta=betas)
+    net, config = build(hidden, heads, seed, beta=betas)
     before = tiny.snapshot(net)
     masks = []
     for k, layer in enumerate(net.hidden):  # Eq. 4 spelled out
         mu, rho = (split(layer, before, f"hidden.{k}", v)[0] for v in ("mu", "rho"))
         masks.append(mu.abs() / torch.exp(rho / 2) < betas[k])
-    deltas = core.prune(net, net.config)
+    deltas = core.prune(net, config)
     assert [int(d) for d in deltas] == [int(m.sum()) for m in masks]
     after = net.state_dict()
     assert after.keys() == before.keys()
@@ -57,15 +62,15 @@ def test_prune_changes_the_weights_below_beta_and_nothing_else(
         assert torch.equal(old[~masks[k]], new[~masks[k]])
         assert (old[masks[k]] != new[masks[k]]).all()  # posterior and prior both
     for k, layer in enumerate(net.hidden):
-        fresh = {"rho": net.config.rho_init, "prior_mu": 0.0, "prior_rho": 0.0}
+        fresh = {"rho": config.rho_init, "prior_mu": 0.0, "prior_rho": 0.0}
         for vector, value in fresh.items():
             assert (split(layer, after, f"hidden.{k}", vector)[0][masks[k]] == value).all()
 
 
 def test_prune_leaves_the_trunk_alone() -> None:
-    net = build((6, 5), (3,), 0, trunk=True, beta=(1e9,))
+    net, config = build((6, 5), (3,), 0, trunk=True, beta=(1e9,))
     before = tiny.snapshot(net)
-    assert [int(d) for d in core.prune(net, net.config)] == [6 * 32 * 4, 6 * 5]
+    assert [int(d) for d in core.prune(net, config)] == [6 * 32 * 4, 6 * 5]
     after = net.state_dict()
     assert all(torch.equal(before[k], after[k]) for k in before if "trunk" in k)
 
@@ -80,61 +85,35 @@ def test_beta_for_each_layer_and_one_for_all() -> None:
 
 
 def test_utilisation_is_the_share_at_or_above_beta() -> None:
-    net = build((2, 2), (2,), 0, beta=(1.0, 3.0))
+    net, config = build((2, 2), (2,), 0, beta=(1.0, 3.0))
     with torch.no_grad():
         for layer in net.hidden:
             layer.rho.zero_()  # sigma 1
             layer.mu.fill_(2.0)
         net.hidden[0].mu[:18] = 0.5  # 18 of 72 weights below 1
-    assert core.utilisation(net, net.config) == [0.75, 0.0]
+    assert core.utilisation(net, config) == [0.75, 0.0]
 
 
 # ---------------------------------------------------------------------------- growing
 
 
-@given(SIZES, HEADS, st.integers(0, 99), st.sampled_from(["random", "zero"]), st.data())
+@given(SIZES, HEADS, st.integers(0, 99), st.booleans(), st.data())
 def test_growing_keeps_old_entries_bit_for_bit(
-    hidden: list, heads: list, seed: int, new_into_old: str, data: st.DataObject
+    hidden: list, heads: list, seed: int, zero: bool, data: st.DataObject
 ) -> None:
     alpha = [data.draw(st.integers(0, 5)) for _ in hidden]
-    net = build(hidden, heads, seed, new_into_old=new_into_old)
-    before = {n: tiny.layers(net)[i] for i, n in enumerate(names(net))}
-    before = {
-        n: (la.shape, {v: getattr(la, v).detach().clone() for v in VECTORS})
-        for n, la in before.items()
-    }
-    core.grow(net, alpha)
+    net, _ = build(hidden, heads, seed)
+    shapes = [layer.shape for layer in tiny.layers(net)]
+    old = [tiny.snapshot(layer) for layer in tiny.layers(net)]
+    core.grow(net, alpha, zero)
     assert net.sizes() == [n + a for n, a in zip(hidden, alpha, strict=True)]
     widths = [36, *net.sizes()]
     for k, layer in enumerate(net.hidden):
         assert layer.shape == (widths[k + 1], widths[k])
     for classes, head in zip(heads, net.heads, strict=True):
         assert head.shape == (classes, widths[-1])
-    for name, layer in zip(names(net), tiny.layers(net), strict=True):
-        (n_out, n_in), old = before[name]
-        for vector in VECTORS:
-            weight, bias = layer.split(getattr(layer, vector).detach())
-            old_weight, old_bias = (
-                old[vector][:-n_out].view(n_out, n_in),
-                old[vector][-n_out:],
-            )
-            assert torch.equal(weight[:n_out, :n_in], old_weight)
-            assert torch.equal(bias[:n_out], old_bias)
-            new = torch.cat(
-                [weight[n_out:].flatten(), weight[:n_out, n_in:].flatten(), bias[n_out:]]
-            )
-            if vector != "mu":  # fresh posteriors and priors
-                value = net.config.rho_init if vector == "rho" else 0.0
-                assert (new == value).all()
-        weight = layer.split(layer.mu)[0]
-        into_old = weight[:n_out, n_in:]
-        assert (into_old == 0).all() if new_into_old == "zero" else (into_old != 0).all()
-        assert (weight[n_out:] != 0).all()
-        assert all(isinstance(getattr(layer, v), torch.nn.Parameter) for v in VECTORS[:2])
-
-
-def names(net: core.ProgressiveBNN) -> list[str]:
-    return [n for n, m in net.named_modules() if isinstance(m, core.BayesLayer)]
+    for layer, shape, before in zip(tiny.layers(net), shapes, old, strict=True):
+        check_grown(layer, shape, before, zero)
 
 
 @given(SIZES, HEADS, st.integers(0, 99), st.data())
@@ -143,42 +122,32 @@ def test_zero_columns_leave_every_heads_function_and_random_ones_do_not(
 ) -> None:
     alpha = [data.draw(st.integers(1, 5)) for _ in hidden]
     x = torch.randn(11, 36)
-    for way in ("zero", "random"):
-        net = build(hidden, heads, seed, new_into_old=way, mu_init="normal", mu_scale=1.0)
+    for zero in (True, False):
+        net, _ = build(hidden, heads, seed, mu_init="normal", mu_scale=1.0)
         net.double()  # so that only the order of sums can differ
-        ways = [net(x.double(), h, sample=False) for h in range(len(heads))]
-        core.grow(net, alpha)
+        ways = [net(x.double(), h, core.by_means) for h in range(len(heads))]
+        core.grow(net, alpha, zero)
         net.double()
         for h, old in enumerate(ways):
-            new = net(x.double(), h, sample=False)
-            close = torch.allclose(new, old, rtol=1e-10, atol=1e-10)
-            assert close == (way == "zero")
+            new = net(x.double(), h, core.by_means)
+            assert torch.allclose(new, old, rtol=1e-10, atol=1e-10) == zero
 
 
 def test_growing_nothing_changes_nothing() -> None:
-    net = build((5, 4), (2, 3), 1)
+    net, _ = build((5, 4), (2, 3), 1)
     before, kept = tiny.snapshot(net), net.hidden[0].mu
     core.grow(net, [0, 0])
     assert tiny.same(before, net.state_dict()) and net.hidden[0].mu is kept
 
 
 def test_growing_after_a_trunk() -> None:
-    net = build((5, 4), (2,), 1, trunk=True)
+    net, _ = build((5, 4), (2,), 1, trunk=True)
     before = tiny.snapshot(net)
     core.grow(net, [2, 3])
     assert net.sizes() == [7, 7] and net.hidden[0].shape == (7, 32 * 2 * 2)
     after = net.state_dict()
     assert all(torch.equal(before[k], after[k]) for k in before if "trunk" in k)
     assert net(torch.randn(3, 3, 8, 8)).shape == (3, 2)
-
-
-def test_a_thousand_neurons_at_once() -> None:
-    net = build((5, 4), (2,), 1, new_into_old="zero")
-    x = torch.randn(9, 36)
-    before = net(x, sample=False)
-    core.grow(net, [1000, 1000])
-    assert net.sizes() == [1005, 1004]
-    torch.testing.assert_close(net(x, sample=False), before, atol=1e-4, rtol=1e-4)
 
 
 # ------------------------------------------------------------------- sharing: Eqs. 5-7
@@ -210,7 +179,7 @@ def test_eq_5_by_hand() -> None:
 
 
 def test_class_means_equal_a_loop_over_samples() -> None:
-    net, n = build((6, 5), (3,), 0), 5000  # more than one chunk
+    (net, _), n = build((6, 5), (3,), 0), 5000  # more than one chunk
     x, y = torch.randn(n, 36), torch.randint(3, (n,))
     got = core.class_means(net, x, y, 3)
     weights = [layer.split(layer.mu.detach()) for layer in net.hidden]
@@ -231,9 +200,9 @@ def test_eqs_6_and_7_by_hand() -> None:
     assert core.neurons_to_add(128, 200, 30.0) == 0  # never below 0
 
 
-def task(pixels: int, classes: int) -> core.Task:
+def task(pixels: int, classes: int) -> Task:
     x, y = np.zeros((classes, pixels), np.uint8), np.arange(classes)
-    return core.Task("t", x, y, x, y, tuple(range(classes)))
+    return Task("t", x, y, x, y, tuple(range(classes)))
 
 
 def test_required_neurons_scale_with_input_size_and_classes() -> None:
@@ -246,43 +215,53 @@ def test_required_neurons_scale_with_input_size_and_classes() -> None:
     assert core.required_neurons(50, task(200, 3), first) == pytest.approx(50 * 3**0.5)
 
 
+class Spied(core.Learner):
+    """Says by hand, between pruning and growing, how many neurons Eq. 5 finds shared."""
+
+    def task_means(self, t: int, data: core.Samples) -> list[torch.Tensor]:
+        seen = self.config.distance_classes == "seen" and self.scenario.heads == "single"
+        sets = [data, *self.coreset[:t]] if seen else [data]
+        x, y = (torch.cat(values) for values in list(zip(*sets, strict=True))[:2])
+        self.by_hand = shared_by_hand(self.net, x, y, self.config.gamma)
+        return super().task_means(t, data)
+
+
+def shared_by_hand(
+    net: core.ProgressiveBNN, x: torch.Tensor, y: torch.Tensor, gammas: tuple[float, ...]
+) -> tuple[list[int], int]:
+    """Eq. 5 with a loop over all pairs of classes; and how many classes there were."""
+    shared = []
+    for k, activation in enumerate(net.activations(x)):
+        means = [activation[y == c].mean(0) for c in y.unique()]
+        pairs = list(itertools.combinations(means, 2))
+        distance = sum((a - b).abs() for a, b in pairs) / len(pairs)
+        shared.append(int((distance > gammas[k % len(gammas)]).sum()))
+    return shared, len(means)
+
+
+def below_beta(net: core.ProgressiveBNN, config: core.Config) -> list[int]:
+    """delta of Eq. 4, layer by layer."""
+    betas = [config.beta[k % len(config.beta)] for k in range(len(net.growable))]
+    return [int((la.snr() < b).sum()) for la, b in zip(net.growable, betas, strict=True)]
+
+
 @pytest.mark.parametrize("heads", ["single", "multi"])
 @pytest.mark.parametrize("classes", ["task", "seen"])
 def test_the_learner_adds_what_eqs_5_to_7_say(heads: Any, classes: Any) -> None:
     """Everything from the learner's data, computed again by hand from the network."""
     config = tiny.config(gamma=(0.4, 0.9), beta=(0.5, 2.0), distance_classes=classes)
-    learner = core.Learner(tiny.scenario(heads=heads), config)
-    stages = iter(learner)
+    learner = Spied(tiny.scenario(heads=heads), config)
+    stages = iter(runner.Run(learner))
     next(stages)
-    net = learner.net
-    deltas = [int((la.snr() < b).sum()) for la, b in zip(net.hidden, config.beta, strict=True)]
-    originals = core.grow
-    seen: dict[str, Any] = {}
-
-    def spy(net: core.ProgressiveBNN, alpha: list[int]) -> None:
-        data, _ = learner.split_task(1)
-        sets = [data]
-        if classes == "seen" and heads == "single":
-            sets.append(learner.coreset[0])
-        x, y = torch.cat([s.x for s in sets]), torch.cat([s.y for s in sets])
-        seen["shared"] = []
-        for activation, gamma in zip(net.activations(x), (0.4, 0.9), strict=True):
-            means = [activation[y == c].mean(0) for c in y.unique()]
-            pairs = list(itertools.combinations(means, 2))
-            distance = sum((a - b).abs() for a, b in pairs) / len(pairs)
-            seen["shared"].append(int((distance > gamma).sum()))
-        seen["classes"] = len(means)
-        originals(net, alpha)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(core, "grow", spy)
-        stage = next(stages)
-    assert seen["classes"] == (4 if classes == "seen" and heads == "single" else 2)
+    deltas = below_beta(learner.net, config)
+    stage = next(stages)
+    shared, seen = learner.by_hand
+    assert seen == (4 if classes == "seen" and heads == "single" else 2)
     assert stage.pruned == deltas and sum(deltas) > 0
-    assert stage.shared == seen["shared"]
+    assert stage.shared == shared
     expected = [
         round(max(0, n - s - d / before))
-        for n, s, d, before in zip((10, 8), stage.shared, deltas, (36, 10), strict=True)
+        for n, s, d, before in zip((10, 8), shared, deltas, (36, 10), strict=True)
     ]
     assert stage.added == expected and sum(expected) > 0
     assert stage.hidden == [10 + expected[0], 8 + expected[1]] == learner.net.sizes()
@@ -291,6 +270,80 @@ def test_the_learner_adds_what_eqs_5_to_7_say(heads: Any, classes: Any) -> None:
 def test_larger_gamma_adds_more_neurons() -> None:
     sizes = []
     for gamma in (0.0, 0.2, 1e9):
-        record = core.learn(tiny.scenario(), tiny.config(gamma=gamma, epochs=1))
+        record = runner.learn(tiny.scenario(), tiny.config(gamma=gamma, epochs=1))
         sizes.append(sum(record.hidden[-1]))
     assert sizes == sorted(sizes) and sizes[0] < sizes[-1]
+
+
+# -------------------------------------------------- convolutions that grow: one property
+
+
+@pytest.fixture
+def growing_trunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convolutions are pruned and grow, too; nothing else is another."""
+    monkeypatch.setattr(core.ProgressiveBNN, "growable", property(lambda net: net.body))
+
+
+@pytest.mark.usefixtures("growing_trunk")
+@pytest.mark.parametrize("zero", [True, False])
+def test_growing_convolutions_widen_the_layers_after_them(zero: bool) -> None:
+    (net, _), x = build((5, 4), (2, 3), 1, trunk=True, mu_init="normal"), torch.randn(6, 3, 8, 8)
+    shapes = [layer.shape for layer in tiny.layers(net)]
+    old = [tiny.snapshot(layer) for layer in tiny.layers(net)]
+    net.double()
+    before = [net(x.double(), head, core.by_means) for head in (0, 1)]
+    core.grow(net.float(), [3, 2, 0, 1], zero)
+    assert net.sizes() == [19, 34, 5, 5]
+    widened = [(19, 3, 3, 3), (34, 19, 3, 3), (5, 34 * 4), (5, 5)]
+    assert [layer.shape for layer in net.body] == widened
+    for layer, shape, was in zip(tiny.layers(net), shapes, old, strict=True):
+        check_grown(layer, shape, was, zero)
+    net.double()
+    after = [net(x.double(), head, core.by_means) for head in (0, 1)]
+    for new, was in zip(after, before, strict=True):
+        assert torch.allclose(new, was, rtol=1e-9, atol=1e-9) == zero
+
+
+@pytest.mark.usefixtures("growing_trunk")
+def test_means_of_eq_5_take_a_channel_s_mean_activation() -> None:
+    (net, _), y = build((5, 4), (2,), 1, trunk=True), torch.tensor([0, 1, 1, 0, 1])
+    x = torch.randn(5, 3, 8, 8)
+    means = core.class_means(net, x, y, 2)
+    assert [m.shape for m in means] == [(2, 16), (2, 32), (2, 5), (2, 4)]
+    weight, bias = net.trunk[0].split(net.trunk[0].mu.detach())
+    first = F.max_pool2d(F.conv2d(x, weight, bias, padding=1).relu(), 2)
+    for label in (0, 1):
+        of_class = first[y == label]
+        for channel in range(16):
+            by_hand = of_class[:, channel].mean().item()
+            assert means[0][label, channel].item() == pytest.approx(by_hand, abs=1e-5)
+
+
+@pytest.mark.usefixtures("growing_trunk")
+@pytest.mark.parametrize("heads", ["single", "multi"])
+def test_a_run_prunes_and_grows_convolutions(heads: Any) -> None:
+    """Eqs. 4-7 over all four layers, and state and file hold the wider convolutions."""
+    settings = {"gamma": (0.1, 0.05), "beta": (0.5,), "epochs": 2}
+    config = tiny.config(**settings, new_into_old="zero")
+    run = runner.Run(Spied(tiny.scenario(heads=heads, trunk=True), config))
+    stages, learner = iter(run), run.method
+    next(stages)
+    deltas = below_beta(learner.net, config)
+    stage = next(stages)
+    shared, _ = learner.by_hand
+    columns = (27, 144, 128, 10)
+    first = (*core.TRUNK, 10, 8)
+    assert stage.pruned == deltas and stage.shared == shared
+    alphas = zip(first, shared, deltas, columns, strict=True)
+    assert stage.added == [max(0, round(n - s - d / c)) for n, s, d, c in alphas]
+    assert stage.added[0] > 0 and stage.added[1] > 0
+    sizes = [n + more for n, more in zip(first, stage.added, strict=True)]
+    assert stage.hidden == learner.sizes() == sizes
+    assert learner.net.trunk[1].shape == (sizes[1], sizes[0], 3, 3)
+    assert learner.net.hidden[0].shape == (sizes[2], 4 * sizes[1])
+    assert len(stage.utilisation) == 4 and all(0 < u <= 1 for u in stage.utilisation)
+    other = core.Learner(learner.scenario, config)
+    other.load(learner.state())
+    assert tiny.same(other.net.state_dict(), learner.net.state_dict())
+    record = run.finish("rcl-cpb")
+    assert core.average_accuracy(record.accuracy) > 0.5  # of at most six classes

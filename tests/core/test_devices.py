@@ -18,6 +18,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import rclcpb_core as core
+from rclcpb import fast, method
+from rclcpb.distort import DISTORTIONS
+from rclcpb.images import Images
+from rclcpb.scenarios import permuted_mnist
 
 META = torch.device("meta")
 
@@ -50,12 +54,9 @@ def all_on_meta(small: int = 4) -> Iterator[Watch]:
     assert watch.count > 0
 
 
-def network(config: core.Config, trunk: bool, heads: tuple = (3, 2)) -> Any:
-    shape = (3, 8, 8) if trunk else (1, 6, 6)
-    net = core.ProgressiveBNN(shape, config, trunk, META)
-    for classes in heads:
-        net.add_head(classes)
-    return net
+def network(config: core.Config, trunk: bool) -> core.ProgressiveBNN:
+    """Made on the CPU and brought over: what is watched comes after that."""
+    return tiny.network(config, trunk, spread=False).to(META)
 
 
 def samples(trunk: bool, head: int, n: int = 9) -> core.Samples:
@@ -63,64 +64,55 @@ def samples(trunk: bool, head: int, n: int = 9) -> core.Samples:
     return core.Samples(x, torch.empty(n, dtype=torch.long, device=META), head)
 
 
-def homes(net: core.ProgressiveBNN) -> set[str]:
+def homes(net: torch.nn.Module) -> set[str]:
     return {value.device.type for value in net.state_dict().values()}
 
 
 CASES = [(trunk, sampling) for trunk in (False, True) for sampling in ("weight", "local")]
 
 
+@pytest.mark.parametrize("kind", [fast.FlatPosterior, core.PlainPosterior])
 @pytest.mark.parametrize(("trunk", "sampling"), CASES)
-def test_a_training_step(trunk: bool, sampling: Any) -> None:
-    config = tiny.config(sampling=sampling)
+def test_a_training_step(trunk: bool, sampling: Any, kind: Any) -> None:
+    net = network(tiny.config(sampling=sampling), trunk)
     with all_on_meta():
-        net = network(config, trunk)
-        flat = core.FlatPosterior(net, [1, 0])
-        optimizer = flat.optimizer(0.01, 0.01)
-        flat.new_pool(2, 18)
+        posterior = kind(net, [1, 0])
+        optimizer = core.adam(posterior, 0.01, 0.01)
+        posterior.new_round(2, 18)
         for parts in ([samples(trunk, 1)], [samples(trunk, 1), samples(trunk, 0)]):
-            loss = flat.loss(parts, 0.1)
+            loss = posterior.gradients(parts, 0.1)
             optimizer.step()
             assert loss.device == META
-        assert flat.kl().device == META
-    assert homes(net) == {"meta"} and flat.mu.device == META
+        assert posterior.kl().device == META
+    assert homes(net) == {"meta"} and posterior.mus[0].device == META
 
 
 @pytest.mark.parametrize("trunk", [False, True])
-@pytest.mark.parametrize("kind", ["none", *core.DISTORTIONS])
+@pytest.mark.parametrize("kind", ["none", *DISTORTIONS])
 def test_a_round_of_training_with_distorted_and_mixed_images(trunk: bool, kind: str) -> None:
-    config = tiny.config(batch_size=9)
-    shape = (3, 8, 8) if trunk else (1, 6, 6)
+    config = tiny.config(batch_size=9, augment=kind, distort=kind, replay_mix=4)
+    net, phase = network(config, trunk), core.Phase.training(config, 9)
+    data, stored = samples(trunk, 1), [samples(trunk, 0)]
     with all_on_meta(9):  # a shuffle of nine indices is made on the CPU and moved
-        net = network(config, trunk)
-        flat = core.FlatPosterior(net, [1, 0])
-        phase = core.Phase.training(config, 9)._replace(augment=kind, distort=kind)
-        total = core.train_round(
-            flat,
-            flat.optimizer(0.01, 0.01),
-            samples(trunk, 1),
-            phase,
-            2,
-            shape,
-            [samples(trunk, 0)],
-            4,
-        )
+        flat = fast.FlatPosterior(net, [1, 0])
+        step = core.adam(flat, 0.01, 0.01)
+        total = core.train_round(flat, step, data, phase, 2, net.image_shape, stored)
     assert total.device == META
 
 
 @pytest.mark.parametrize("trunk", [False, True])
 def test_pruning_and_growing(trunk: bool) -> None:
-    config = tiny.config(new_into_old="zero")
+    config = tiny.config()
+    net = network(config, trunk)
     with all_on_meta():
-        net = network(config, trunk)
         net.posterior_becomes_prior()
         deltas = core.prune(net, config)
         data = samples(trunk, 0)
         for means in core.class_means(net, data.x, data.y, 2):
             distances = core.class_distances(means)
             assert core.shared_neurons(distances, 0.1).device == META
-        core.grow(net, [3, 2])
-        net.heads[0].grow(0, 4)
+        core.grow(net, [3, 2], zero=True)
+        net.heads[0].grow(4)
         out = net(data.x, 0)
     assert {d.device.type for d in deltas} == {"meta"} == homes(net)
     assert net.sizes() == [13, 10] and out.shape == (9, 7) and out.device == META
@@ -128,9 +120,8 @@ def test_pruning_and_growing(trunk: bool) -> None:
 
 @pytest.mark.parametrize("trunk", [False, True])
 def test_a_prediction_and_its_inputs(trunk: bool) -> None:
-    config = tiny.config()
+    net, data = network(tiny.config(), trunk), samples(trunk, 0)
     with all_on_meta():
-        net, data = network(config, trunk), samples(trunk, 0)
         prediction = core.predict(net, data.x, 0, 5)
         loss = net(data.x, 1).sum() + net.kl()
     assert {t.device.type for t in (*prediction, loss)} == {"meta"}
@@ -141,7 +132,7 @@ def test_a_prediction_and_its_inputs(trunk: bool) -> None:
 def test_the_learners_data_and_heads_are_on_its_device(heads: Any) -> None:
     scenario = tiny.scenario(heads=heads)
     learner = core.Learner(scenario, tiny.config(coreset=6), device="meta")
-    data = learner.samples(0)
+    data = core.samples(scenario, 0, device="meta")
     assert data.x.device == data.y.device == META
     learner.open_head(0)
     learner.net.posterior_becomes_prior()
@@ -152,9 +143,8 @@ def test_the_learners_data_and_heads_are_on_its_device(heads: Any) -> None:
 
 
 def test_permuted_images_are_shuffled_on_the_device() -> None:
-    images = core.Images(*tiny.arrays((0, 1)))
-    learner = core.Learner(core.permuted_mnist(images, 2), tiny.config(), device="meta")
-    data = learner.samples(1)
+    images = Images(*tiny.arrays((0, 1)))
+    data = core.samples(permuted_mnist(images, 2), 1, device=META)
     assert data.x.device == META and data.pixels is not None
     assert data.pixels.device == META
 
@@ -164,40 +154,38 @@ def test_a_random_choice_stays_on_the_device() -> None:
     assert core.choose_coreset(x, y, 5, "random").device == META
 
 
-def test_k_center_stays_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Meta has no values; let the farthest sample always be the first."""
-    monkeypatch.setattr(torch.Tensor, "__int__", lambda self: 0)
-    x = torch.empty(12, 4, device=META)
-    with all_on_meta():
-        chosen = core.choose_coreset(x, x[:, 0], 5, "k-center")
-    assert chosen.device == META and chosen.shape == (5,)
-
-
 def test_a_resumed_fit_brings_adams_moments_to_the_device() -> None:
     """What a checkpoint holds comes from the CPU."""
-    learner = core.Learner(tiny.scenario(), tiny.config(), device="meta")
-    learner.open_head(0)
-    flat = core.FlatPosterior(learner.net, [0])
-    optimizer = flat.optimizer(0.01, 0.01)
-    like = torch.zeros(len(flat.mu))
-    learner.partial = {"rounds": 2, "tensors": {}}
-    for name in ("mu", "rho"):
-        learner.partial["tensors"] |= {
-            name: like.clone(),
-            f"{name}.step": torch.tensor(4.0),
-            f"{name}.exp_avg": like.clone(),
-            f"{name}.exp_avg_sq": like.clone(),
-        }
-    phase = core.Phase.training(learner.config, 42)
-    assert learner._resume(phase, flat, optimizer) == 2
+    net = network(tiny.config(), False)
+    flat = fast.FlatPosterior(net, [0])
+    optimizer, like = core.adam(flat, 0.01, 0.01), torch.zeros(len(flat.mu))
+    saved = {
+        f"{i}.{name}": like.clone() if name != "step" else torch.tensor(4.0)
+        for i in (0, 1)
+        for name in ("step", "exp_avg", "exp_avg_sq")
+    }
+    assert method.load_moments(optimizer, {"rounds": 2, "moments": saved}) == 2
     for parameter in (flat.mu, flat.rho):
         assert parameter.device == META
         state = optimizer.state[parameter]
         assert state["exp_avg"].device == state["exp_avg_sq"].device == META
         assert float(state["step"]) == 4.0
-    flat.new_pool(1, 9)
-    flat.loss([samples(False, 0)], 0.0)
+    flat.new_round(1, 9)
+    flat.gradients([samples(False, 0)], 0.0)
     optimizer.step()
+
+
+@pytest.mark.filterwarnings("ignore:for .* copying from a non-meta parameter")
+def test_a_saved_state_is_loaded_to_the_device() -> None:
+    scenario, config = tiny.scenario(), tiny.config()
+    trained = core.Learner(scenario, config)
+    data = trained.store(0, core.samples(scenario, 0))
+    trained.begin(0, data)
+    trained.begin(1, data)
+    learner = core.Learner(scenario, config, device="meta")
+    learner.load(trained.state())
+    assert homes(learner.net) == homes(learner.kept_head) == {"meta"}
+    assert learner.coreset[0].x.device == learner.chosen[0].device == META
 
 
 def test_the_watch_itself_notices() -> None:
@@ -209,7 +197,7 @@ def test_the_watch_itself_notices() -> None:
         cpu.add(1)
     with pytest.raises(AssertionError, match="8 numbers on the CPU"), all_on_meta():
         cpu.to(META)
-    layer = core.BayesLinear(6, 5, tiny.config(), META)
+    layer = core.BayesLinear(6, 5, tiny.config().layer_settings()).to(META)
     layer.prior_rho = torch.zeros(35)
     with pytest.raises((AssertionError, RuntimeError)), all_on_meta():
         layer.kl()

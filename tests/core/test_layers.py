@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from unittest.mock import patch
 
@@ -9,14 +10,15 @@ import pytest
 import tiny
 import torch
 import torch.nn.functional as F
+from growth import check_grown
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 import rclcpb_core as core
 
 KINDS = {
-    "linear": lambda config: core.BayesLinear(7, 5, config),
-    "conv": lambda config: core.BayesConv2d(3, 4, config),
+    "linear": lambda settings: core.BayesLinear(7, 5, settings),
+    "conv": lambda settings: core.BayesConv2d(3, 4, settings),
 }
 INPUTS = {"linear": (6, 7), "conv": (2, 3, 5, 5)}
 
@@ -26,8 +28,12 @@ def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+def settings(**changes: object) -> core.LayerSettings:
+    return tiny.config(**changes).layer_settings()
+
+
 def make(kind: str, **changes: object) -> core.BayesLayer:
-    layer = KINDS[kind](tiny.config(**changes))
+    layer = KINDS[kind](settings(**changes))
     tiny.spread_out(layer)
     return layer
 
@@ -107,7 +113,7 @@ def test_weight_sampling_shares_one_draw_over_the_batch_and_local_does_not() -> 
 def test_without_sampling_the_layer_is_its_mean(kind: str, sampling: str) -> None:
     layer, x = make(kind, sampling=sampling), torch.randn(INPUTS[kind])
     mean, _ = analytic_moments(kind, layer, x)
-    assert torch.equal(layer(x, sample=False), mean)
+    assert torch.equal(layer.mean(x), mean)
     assert not torch.allclose(layer(x), mean)
 
 
@@ -118,7 +124,7 @@ def test_moments_are_the_analytic_ones() -> None:
     weight, bias = layer.split(sigma**2)
     by_hand = torch.stack([(x[i] ** 2 * weight).sum(1) + bias for i in range(6)])
     torch.testing.assert_close(variance, by_hand)
-    torch.testing.assert_close(mean, layer(x, sample=False))
+    torch.testing.assert_close(mean, layer.mean(x))
 
 
 @pytest.mark.parametrize("sampling", ["weight", "local"])
@@ -163,8 +169,8 @@ def test_snr_is_mean_over_deviation_of_the_weights(kind: str) -> None:
 
 
 def test_normal_initialisation() -> None:
-    settings = tiny.config(mu_init="normal", mu_scale=0.1, rho_init=-3.0, prior_var=0.25)
-    layer = core.BayesLinear(200, 100, settings)
+    normal = settings(mu_init="normal", mu_scale=0.1, rho_init=-3.0, prior_var=0.25)
+    layer = core.BayesLinear(200, 100, normal)
     n = len(layer.mu)
     assert n == 200 * 100 + 100
     assert abs(layer.mu.mean().item()) < 5 * 0.1 / math.sqrt(n)
@@ -176,12 +182,8 @@ def test_normal_initialisation() -> None:
 
 @pytest.mark.parametrize(("kind", "fan_in"), [("linear", 400), ("conv", 36 * 9)])
 def test_fan_in_initialisation(kind: str, fan_in: int) -> None:
-    settings = tiny.config(mu_init="fan-in", rho_init=-6.0)
-    layer = (
-        core.BayesLinear(400, 60, settings)
-        if kind == "linear"
-        else core.BayesConv2d(36, 60, settings)
-    )
+    he = settings(mu_init="fan-in", rho_init=-6.0)
+    layer = core.BayesLinear(400, 60, he) if kind == "linear" else core.BayesConv2d(36, 60, he)
     weight, bias = layer.split(layer.mu.detach())
     n = weight.numel()
     expected = math.sqrt(2 / fan_in)
@@ -191,7 +193,7 @@ def test_fan_in_initialisation(kind: str, fan_in: int) -> None:
 
 
 def test_two_layers_start_differently(kind: str) -> None:
-    one, other = (KINDS[kind](tiny.config()) for _ in range(2))
+    one, other = (KINDS[kind](settings()) for _ in range(2))
     assert not torch.equal(one.mu, other.mu)
 
 
@@ -217,15 +219,67 @@ def test_reinitialise_changes_what_the_mask_says_and_nothing_else(kind: str) -> 
         )
         assert torch.equal(new_w[~mask], old_w[~mask]) and torch.equal(new_b, old_b)
         assert (new_w[mask] != old_w[mask]).all()
-    assert (layer.split(layer.rho)[0][mask] == layer.config.rho_init).all()
+    assert (layer.split(layer.rho)[0][mask] == layer.settings.rho_init).all()
     assert (layer.split(layer.prior_mu)[0][mask] == 0).all()
     assert isinstance(layer.mu, torch.nn.Parameter) and layer.mu.requires_grad
 
 
 def test_reinitialised_means_are_normal() -> None:
     """Eq. 4's fresh weights are draws, not a constant."""
-    layer = core.BayesLinear(100, 100, tiny.config(mu_init="normal", mu_scale=0.3))
+    layer = core.BayesLinear(100, 100, settings(mu_init="normal", mu_scale=0.3))
     layer.reinitialise(torch.ones(layer.shape, dtype=torch.bool))
     weight = layer.split(layer.mu.detach())[0]
     assert weight.std().item() == pytest.approx(0.3, rel=5 / math.sqrt(2 * 10_000))
     assert weight.unique().numel() > 9_000
+
+
+# ---------------------------------------------------------------------------- growing
+
+
+def grown(layer: core.BayesLayer, extra_out: int, extra_in: int, zero: bool) -> None:
+    shape, before = layer.shape, tiny.snapshot(layer)
+    layer.grow(extra_out, extra_in, zero)
+    check_grown(layer, shape, before, zero)
+
+
+def exact(layer: core.BayesLayer, x: Tensor) -> Tensor:
+    """Its mean function in float64, so that only the order of sums can differ."""
+    return copy.deepcopy(layer).double().mean(layer.prepare(x.double()))
+
+
+@pytest.mark.parametrize("zero", [True, False])
+def test_a_convolution_grows_channels_both_ways(zero: bool) -> None:
+    """New output channels join; with zero columns the old ones compute what they did."""
+    layer, x = make("conv"), torch.randn(2, 3, 5, 5)
+    before = exact(layer, x)
+    grown(layer, 2, 1, zero)
+    assert layer.shape == (6, 4, 3, 3)
+    after = exact(layer, torch.cat([x, torch.randn(2, 1, 5, 5)], 1))
+    assert after.shape == (2, 6, 5, 5) and (after[:, 4:] != 0).all()
+    assert torch.allclose(after[:, :4], before, rtol=1e-10, atol=1e-10) == zero
+    assert layer.kl().isfinite() and layer.snr().shape == layer.shape
+
+
+@pytest.mark.parametrize("zero", [True, False])
+def test_a_linear_layer_after_a_flattened_convolution_has_many_columns_a_channel(
+    zero: bool,
+) -> None:
+    """A new channel of 2 x 2 pixels is four new columns, and they come last."""
+    layer, x = core.BayesLinear(3 * 4, 5, settings(), unit=4), torch.randn(6, 3, 2, 2)
+    before = exact(layer, x)
+    grown(layer, 1, 2, zero)
+    assert layer.shape == (6, 5 * 4)
+    after = exact(layer, torch.cat([x, torch.randn(6, 2, 2, 2)], 1))
+    assert torch.allclose(after[:, :5], before, rtol=1e-10, atol=1e-10) == zero
+
+
+def test_a_unit_is_a_neuron_or_the_mean_of_a_channel(kind: str) -> None:
+    """What Eq. 5 compares: a number a unit."""
+    layer, x = make(kind), torch.randn(INPUTS[kind])
+    out = layer.mean(x)
+    units = layer.per_unit(out)
+    assert units.shape == out.shape[:2]
+    if kind == "conv":
+        by_hand = [[channel.sum().item() / 25 for channel in image] for image in out]
+        out = torch.tensor(by_hand)
+    torch.testing.assert_close(units, out)
