@@ -104,7 +104,7 @@ def load_moments(optimizer: torch.optim.Optimizer, under_way: dict[str, Any]) ->
     state = optimizer.state_dict()
     for name, value in under_way["moments"].items():
         i, key = name.split(".")
-        state["state"].setdefault(int(i), {})[key] = value
+        state["state"].setdefault(int(i), {})[key] = value.clone()  # the optimiser writes there
     optimizer.load_state_dict(state)  # which moves them to the device
     return int(under_way["rounds"])
 
