@@ -930,7 +930,8 @@ class Learner(Method):
         if kept := method.below("kept.", state):
             width = self.net.sizes()[-1]
             classes = len(kept["mu"]) // (width + 1)
-            self.kept_head = BayesLinear(width, classes, self.net.settings).to(self.device)
+            with seeded("rebuild"):  # as in `rebuilt`
+                self.kept_head = BayesLinear(width, classes, self.net.settings).to(self.device)
             self.kept_head.load_state_dict(kept)
         self.learned, self.structure = state["learned"], state["structure"]
         chosen = method.below("chosen.", state)

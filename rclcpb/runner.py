@@ -60,18 +60,22 @@ class Run:
         self.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
     def __iter__(self) -> Iterator[Stage]:
-        for hook in self.hooks:
-            hook.on_start(self)
-        while len(self.stages) < len(self.scenario.tasks):
+        tasks = len(self.scenario.tasks)
+        if len(self.stages) < tasks:  # else there is nothing to tell of
+            for hook in self.hooks:
+                hook.on_start(self)
+        while len(self.stages) < tasks:
             yield self.learn_task()
 
     def learn_task(self) -> Stage:
         """The next task as a whole, or nothing of it."""
-        before = self.method.state(), copy.deepcopy(self.stage), self.spent
+        learned, before = len(self.stages), (copy.deepcopy(self.stage), self.spent)
+        state = self.method.state()
         try:
-            return self._learn_task(len(self.stages))
+            return self._learn_task(learned)
         except BaseException:
-            state, self.stage, self.spent = before
+            del self.stages[learned:]  # a hook may have failed after it
+            self.stage, self.spent = before
             self.method.load(state)
             raise
 

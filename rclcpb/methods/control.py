@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
+from rclcpb.files import RclCpbError
 from rclcpb.method import Round, Samples, seeded
 from rclcpb_core import Learner, ProgressiveBNN
 
@@ -13,6 +15,11 @@ class StoredImagesAlone(Learner):
 
     What a replay method reaches beyond it, it has from the data that it did not store.
     """
+
+    def check(self) -> None:
+        super().check()
+        if not (self.config.coreset and self.config.replay):
+            raise RclCpbError("coreset-only needs a coreset above 0 and replay=True.")
 
     def begin(self, t: int, data: Samples) -> None:
         with seeded(self.seed, t, "structure"):
@@ -25,6 +32,14 @@ class StoredImagesAlone(Learner):
     def unchanged(self, j: int) -> bool:
         """With heads, nothing touches the fit of an earlier task."""
         return self.scenario.heads == "multi" and j < self.learned - 1
+
+    def net_for(self, j: int) -> ProgressiveBNN:
+        """The newest task, too, is fitted, whatever `replay_newest` says: else nothing is."""
+        if self.scenario.heads == "single" or j >= self.learned:
+            return self.net
+        net = copy.deepcopy(self.net)
+        self.replay(net, self.learned - 1, f"fit {j}", self.coreset[j])
+        return net
 
     def replay(self, net: ProgressiveBNN, t: int, name: str, data: Samples) -> None:
         self.refit(net, t, name, data)  # whose prior is task 1's
