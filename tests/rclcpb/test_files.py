@@ -1,0 +1,156 @@
+"""Files that are whole or not there, and nothing in them that runs."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from on_disk import Harm, one_sentence
+from safetensors import torch as safetensors
+
+from rclcpb import files
+from rclcpb.files import RclCpbError, load_tensors, replacing, save_tensors
+
+TENSORS = {
+    "matrix": torch.arange(12.0).view(3, 4).t(),  # not contiguous
+    "whole numbers": torch.tensor([[2**40, -1]]),
+    "flags": torch.tensor([True, False]),
+    "one": torch.tensor(0.1),
+    "none": torch.empty(0, 5),
+}
+FACTS = {"sizes": [3, 4], "name": "é", "share": 0.1, "nothing": None, "deep": {"a": [True]}}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file as `save_tensors` writes it."""
+    path = tmp_path / "new" / "folder" / "kept.safetensors"
+    save_tensors(path, TENSORS, FACTS)
+    return path
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(RclCpbError, match="is damaged or not a kept network") as caught:
+        load_tensors(path, "a kept network")
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+# --------------------------------------------------------------------------- replacing
+
+
+def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "f.txt"
+    path.write_text("old")
+
+    def half(part: Path) -> None:
+        part.write_text("half")
+        raise KeyError("some error in between")
+
+    with pytest.raises(KeyError), replacing(path) as part:
+        half(part)
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+    with replacing(path) as part:
+        part.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new" and list(tmp_path.iterdir()) == [path]
+
+
+def test_two_processes_never_write_to_one_part(tmp_path: Path, monkeypatch: Any) -> None:
+    path = tmp_path / "f.txt"
+    with replacing(path) as mine:
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        with replacing(path) as other:
+            assert mine != other and mine.parent == other.parent == path.parent
+            mine.write_text("mine")
+            other.write_text("other")
+        assert path.read_text() == "other"
+    assert path.read_text() == "mine" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with (
+        pytest.raises(RclCpbError, match=r"cannot write .*Not a directory") as caught,
+        replacing(tmp_path / "file" / "deep" / "f.txt"),
+    ):
+        pytest.fail("there is nothing to write to")
+    assert "--out" in one_sentence(caught.value)
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+# ------------------------------------------------------------------ tensors and their facts
+
+
+def test_tensors_and_facts_come_back_as_they_were(path: Path) -> None:
+    tensors, facts = load_tensors(path, "a kept network")
+    assert facts == FACTS and tensors.keys() == TENSORS.keys()
+    for name, value in TENSORS.items():
+        assert tensors[name].dtype == value.dtype and torch.equal(tensors[name], value)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_parameter_is_saved_without_its_graph(tmp_path: Path) -> None:
+    parameter = torch.nn.Parameter(torch.randn(3))
+    save_tensors(tmp_path / "f", {"p": parameter, "twice": 2 * parameter}, {})
+    tensors, _ = load_tensors(tmp_path / "f", "a kept network")
+    assert torch.equal(tensors["twice"], 2 * parameter.detach())
+    assert not tensors["p"].requires_grad
+
+
+def test_any_changed_byte_is_found(path: Path) -> None:
+    """In the header, in the facts, in the checksum, in the numbers."""
+    whole = path.read_bytes()
+    for place in {*range(0, len(whole), 7), len(whole) - 1}:
+        content = bytearray(whole)
+        content[place] ^= 1
+        path.write_bytes(content)
+        refused(path)
+    path.write_bytes(whole)
+    assert load_tensors(path, "a kept network")[1] == FACTS
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.9999])
+def test_a_truncated_file_is_found(path: Path, share: float) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    refused(path)
+
+
+def test_tensors_of_another_program_are_refused(tmp_path: Path) -> None:
+    for metadata in (None, {}, {"state": "{}"}, {"state": "{}", "sha256": "0"}):
+        (tmp_path / "f").write_bytes(safetensors.save({"a": torch.ones(2)}, metadata))
+        refused(tmp_path / "f")
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path)
+    refused(tmp_path / "missing")
+
+
+def test_a_pickle_under_the_name_runs_no_code(tmp_path: Path) -> None:
+    trace, path = tmp_path / "trace", tmp_path / "kept.safetensors"
+    path.write_bytes(pickle.dumps(Harm(trace)))
+    refused(path)
+    torch.save({"a": Harm(trace)}, path)
+    refused(path)
+    assert not trace.exists()
+
+
+def test_a_full_disk_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = path.read_bytes()
+
+    def full(part: Path, content: bytes) -> int:
+        with part.open("wb") as file:
+            file.write(content[:9])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.Path, "write_bytes", full)
+    with pytest.raises(RclCpbError, match="No space left on device") as caught:
+        save_tensors(path, {"a": torch.ones(9)}, {})
+    one_sentence(caught.value)
+    assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
