@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ def regime(name: str) -> list[dict[str, Any]]:
     A field that Config got later had its default in the earlier rows.
     """
     path = RESULTS / "regime" / f"{name}.jsonl"
-    default = json.loads(json.dumps(dataclasses.asdict(core.Config())))
+    default = core.Config().as_json() | _retired()
     found: dict[str, dict[str, Any]] = {}
     for line in path.read_text().splitlines() if path.exists() else []:
         row = json.loads(line)
@@ -38,6 +37,22 @@ def regime(name: str) -> list[dict[str, Any]]:
         entry["hidden"][row["seed"]] = row["hidden"]
         entry["s"][row["seed"]] = row["seconds"]
     return list(found.values())
+
+
+def _retired() -> dict[str, Any]:
+    """Fields that Config no longer has, with the values that are today's behaviour."""
+    return {name: values[0] for name, values in core.Config.RETIRED.items()}
+
+
+def as_searched(scenario: str, method: str) -> dict[str, Any]:
+    """A method's preset, with the fields that a row of the search has."""
+    control = {"coreset_only": True} if method == "coreset-only" else {}
+    return preset(scenario, method).as_json() | _retired() | control
+
+
+def searched(name: str, method: str) -> int:
+    """How many settings of a method were tried on validation data."""
+    return sum(entry["method"] == method for entry in regime(name))
 
 
 class Change(NamedTuple):

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rclcpb.paper import PaperRow
 from rclcpb.presets import METHODS
 
+from .evidence import OWN, Difference
 from .style import BLUE, COLOUR, GREY, INK, LABEL, MARKER, WIDTH, end_labels, matrix
 
-# What the search found for a method by itself, where that is not its preset.
-OWN = {
-    "mh-cifar100": ("rcl-cpb,kl_weight=0.01", "vcl,kl_weight=0.03"),
-    "ta-cifar100": ("vcl,replay_kl=0.1",),
-    "mnist-svhn-cifar10": (
-        "rcl-cpb,kl_weight=0.1,replay_kl=0.03",
-        "vcl,kl_weight=0.1,replay_kl=0.03",
-    ),
-}
-
-
-def own_pair(name: str) -> tuple[str, str]:
-    """RCL-CPB and VCL on a scenario, each as the search found it best."""
-    best = {label.split(",")[0]: label for label in ("rcl-cpb", *OWN[name])}
-    return best["rcl-cpb"], best["vcl"]
+__all__ = ["OWN", "forest", "network_sizes", "record_frame", "scenario_dots"]
 
 
 def scenario_dots(
-    found: dict[str, dict[str, Sequence[float]]], paper: dict[str, dict[str, float]]
+    found: dict[str, dict[str, Sequence[float]]], paper: dict[str, dict[str, PaperRow]]
 ) -> Figure:
     """A panel a scenario, a row a method: every seed a dot, the paper's a diamond."""
     methods = [m for m in METHODS if any(m in of for of in found.values())]
@@ -41,14 +29,19 @@ def scenario_dots(
         for y, method in enumerate(methods):
             _row_of_dots(ax, y, found[name].get(method, ()), method)
             if (number := paper.get(name, {}).get(method)) is not None:
-                ax.plot(number, y + 0.3, MARKER["paper"], color=COLOUR["paper"], ms=5)
+                face = COLOUR["paper"] if number.source == "own" else "white"
+                ax.plot(
+                    number.accuracy, y + 0.3, MARKER["paper"], color=COLOUR["paper"], mfc=face, ms=5
+                )
         ax.set_yticks(range(len(methods)), [LABEL[m] for m in methods])
         ax.set(title=name, ylim=(len(methods) - 0.4, -0.6))
         ax.margins(x=0.16)
         ax.grid(axis="x", color="#e4e4e4")
     for ax in axes.flat[len(found) :]:
         ax.axis("off")
-    fig.supxlabel("average accuracy, % (grey diamond: paper's number)", fontsize=10)
+    fig.supxlabel(
+        "average accuracy, % (grey diamond: paper's number; hollow: quoted by it)", fontsize=10
+    )
     return fig
 
 
@@ -127,3 +120,49 @@ def record_frame(
     right.set_xticklabels(tasks if n <= 10 else [])
     right.set_title(f"after the last task: mean {values.mean():.1f} %")
     return fig
+
+
+def about(difference: Difference) -> str:
+    """Which question a difference answers: a panel of the forest."""
+    words = {"vcl": "RCL-CPB minus VCL", "rcl-cpb-A": "RCL-CPB minus −A, its growth left out"}
+    words["coreset-only"] = "RCL-CPB+ minus stored images alone"
+    if "," in difference.a + difference.b:
+        return "RCL-CPB minus VCL, each in settings of its own"
+    name = difference.b.removesuffix("-plus")
+    return words.get(name, f"{LABEL[difference.a]} minus {LABEL[difference.b]}")
+
+
+def forest(found: Iterable[Difference]) -> Figure:
+    """A row a difference: its mean with a 95 % interval; filled if it stands."""
+    panels: dict[str, list[Difference]] = {}
+    for d in found:
+        panels.setdefault(about(d), []).append(d)
+    heights = [len(of) + 1.6 for of in panels.values()]
+    fig, axes = plt.subplots(
+        len(panels),
+        1,
+        figsize=(WIDTH, 0.5 + 0.24 * sum(heights)),
+        height_ratios=heights,
+        squeeze=False,
+    )
+    for ax, (title, rows) in zip(axes.flat, panels.items(), strict=True):
+        for y, d in enumerate(rows):
+            _interval(ax, y, d)
+        ax.axvline(0, color=INK, lw=0.9)
+        names = [d.scenario + (", plus" if d.b == "vcl-plus" else "") for d in rows]
+        ax.set_yticks(range(len(rows)), names, fontsize=8.5)
+        ax.set(ylim=(len(rows) - 0.4, -0.6), title=title)
+        ax.margins(x=0.12)
+        ax.grid(axis="x", color="#e4e4e4")
+    axes.flat[-1].set_xlabel("points of accuracy (each panel has its own scale)")
+    return fig
+
+
+def _interval(ax: Axes, y: float, d: Difference) -> None:
+    method = "own" if "," in d.a + d.b else d.a
+    colour, marker = COLOUR[method], "o" if method == "own" else MARKER[method]
+    ax.hlines(y, d.mean - d.half, d.mean + d.half, color=colour, lw=1.6)
+    ax.plot(d.mean, y, marker, color=colour, mfc=colour if d.stands else "white", ms=6, mew=1.3)
+    text = f"{d.mean:+.1f}"
+    place = {"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": 8.5}
+    ax.annotate(text, (d.mean + d.half, y), **place)

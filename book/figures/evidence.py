@@ -1,0 +1,166 @@
+"""What the recorded runs say: differences tested seed by seed, and findings in words.
+
+Chapters 10 and 11 and the first page read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import t as student
+from scipy.stats import ttest_1samp
+
+import rclcpb_core as core
+from rclcpb.presets import PAIRS, SCENARIOS
+from rclcpb.records import Record, load_records
+from rclcpb.tables import by_seed
+
+from .style import LABEL
+
+# What the search found for a method by itself, where that is not its preset.
+OWN = {
+    "mh-cifar100": ("rcl-cpb,kl_weight=0.01", "vcl,kl_weight=0.03"),
+    "ta-cifar100": ("vcl,replay_kl=0.1",),
+    "mnist-svhn-cifar10": (
+        "rcl-cpb,kl_weight=0.1,replay_kl=0.03",
+        "vcl,kl_weight=0.1,replay_kl=0.03",
+    ),
+}
+
+
+def own_pair(name: str) -> tuple[str, str]:
+    """RCL-CPB and VCL on a scenario, each as the search found it best."""
+    best = {label.split(",")[0]: label for label in ("rcl-cpb", *OWN[name])}
+    return best["rcl-cpb"], best["vcl"]
+
+
+# ------------------------------------------------------------------- differences, tested
+
+
+class Difference(NamedTuple):
+    """One method minus another on a scenario, seed by seed."""
+
+    scenario: str
+    a: str
+    b: str
+    points: list[float]  #: of accuracy, a seed
+    p: float  #: of a paired t-test
+    adjusted: float = 1.0  #: the same, corrected for all tests by Holm's rule
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.points))
+
+    @property
+    def half(self) -> float:
+        """Half the width of the 95 % confidence interval of the mean."""
+        n = len(self.points)
+        return float(student.ppf(0.975, n - 1) * np.std(self.points, ddof=1) / np.sqrt(n))
+
+    @property
+    def stands(self) -> bool:
+        """Is it there beyond the noise of the seeds, with so many tests?"""
+        return self.adjusted < 0.05
+
+
+def differences(results: Path) -> list[Difference]:
+    """All pairs with three or more seeds: of the registry, then each in its own settings."""
+    pairs = [(name, *pair) for name in SCENARIOS for pair in PAIRS]
+    pairs += [(name, *own_pair(name)) for name in OWN]
+    found = []
+    for name, a, b in pairs:
+        x, y = by_seed(results, name, a), by_seed(results, name, b)
+        points = [x[seed] - y[seed] for seed in sorted(set(x) & set(y))]
+        if len(points) > 2:
+            p = float(ttest_1samp(points, 0).pvalue) if np.ptp(points) else float(not points[0])
+            found.append(Difference(name, a, b, points, p))
+    adjusted = holm([d.p for d in found])
+    return [d._replace(adjusted=p) for d, p in zip(found, adjusted, strict=True)]
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """p-values that may be held against 0.05 all at once (Holm, 1979)."""
+    order, values = np.argsort(p), np.asarray(p, dtype=float)
+    times = values[order] * np.arange(len(values), 0, -1)
+    adjusted = np.empty(len(values))
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(times))
+    return [float(x) for x in adjusted]
+
+
+# ------------------------------------------------------------------- what is found, in words
+
+
+def findings(results: Path) -> list[str]:
+    """What the recorded runs say: a sentence each, and none where records are missing."""
+    tests = differences(results)
+    sentences = (_reached(results), _over_vcl(tests), _own_settings(tests), _over_stored(tests))
+    return [sentence for sentence in sentences if sentence]
+
+
+def _ends(records: Sequence[Record]) -> tuple[float, float]:
+    """Means over seeds: accuracy in per cent, neurons after the last task."""
+    accuracy = np.mean([100 * core.average_accuracy(r.accuracy) for r in records])
+    return float(accuracy), float(np.mean([sum(r.hidden[-1]) for r in records]))
+
+
+def _reached(results: Path) -> str:
+    reached, missed = [], []
+    for name, known in SCENARIOS.items():
+        records = load_records(results, name, "rcl-cpb")
+        if known.paper and len(records) > 2:
+            row, (accuracy, neurons) = known.paper[0], _ends(records)
+            words = f"{name} ({accuracy:.1f} % at {neurons:.0f} neurons here, {row.accuracy} %"
+            words += f" at {sum(row.hidden or ())} in the paper)"
+            near = accuracy >= row.accuracy - 2 * (row.deviation or 0)
+            (reached if near else missed).append(words)
+    if not reached + missed:
+        return ""
+    return (
+        f"RCL-CPB reaches the paper's accuracy, or comes within two of the paper's standard"
+        f" deviations, in {len(reached)} of {len(reached + missed)} scenarios"
+        + (f"; not on {', '.join(missed)}." if missed else ".")
+    )
+
+
+def _over_vcl(tests: Sequence[Difference]) -> str:
+    pairs = [d for d in tests if (d.a, d.b) in PAIRS and d.b in ("vcl", "vcl-plus")]
+    if not pairs:
+        return ""
+    means = [d.mean for d in pairs]
+    words = (
+        f"Over VCL of its own size, with equal settings and stored images, it gains from"
+        f" {min(means):+.1f} to {max(means):+.1f} points; {sum(d.stands for d in pairs)} of"
+        f" {len(pairs)} such gains stand at the 5 % level, corrected for all {len(tests)} tests."
+    )
+    own = {p.method: p.accuracy for p in SCENARIOS["ta-smnist"].paper if p.source == "own"}
+    if one_head := [d for d in pairs if d.scenario == "ta-smnist"]:
+        gains = " and ".join(
+            f"{d.mean:+.1f} with {LABEL[d.a]} ({'stands' if d.stands else 'does not stand'})"
+            for d in one_head
+        )
+        words += f" The paper's largest, {own['rcl-cpb'] - own['vcl']:.1f} points on ta-smnist,"
+        words += f" is here {gains}."
+    return words
+
+
+def _own_settings(tests: Sequence[Difference]) -> str:
+    own = [d for d in tests if "," in d.a + d.b]
+    gains = ", ".join(f"{d.mean:+.1f} on {d.scenario}" for d in own)
+    words = f"With each method in settings of its own, on colour images, it is {gains}."
+    return words if own else ""
+
+
+def _over_stored(tests: Sequence[Difference]) -> str:
+    alone = [d for d in tests if d.b == "coreset-only"]
+    if not alone:
+        return ""
+    gains = ", ".join(f"{d.mean:+.1f} on {d.scenario}" for d in alone)
+    not_there = [d.scenario for d in alone if not d.stands]
+    return (
+        "A fresh network that learns from the stored images alone is the control."
+        f" RCL-CPB+ is above it by {gains}"
+        + (f"; on {' and '.join(not_there)} that does not stand." if not_there else ".")
+    )
