@@ -69,6 +69,7 @@ def prepare(app: Sphinx, config: Config) -> None:
     if site := address():  # the branch holds notebooks that know where the code is
         config.html_theme_options |= {
             "repository_url": site.partition("@")[0],
+            "repository_provider": "github",
             "repository_branch": os.environ.get("RCLCPB_COLAB_BRANCH", "colab"),
             "path_to_docs": "",
             "use_repository_button": True,

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 import rclcpb_core as core
 import rclcpb_runs as runs
 
-from .show import RESULTS
+from .page import RESULTS
 from .style import COLOUR, LABEL, MARKER, TASK_COLOURS, WIDTH, dots, task_legend
 
 
