@@ -1,30 +1,45 @@
 # `make book` and `make test` need Python 3.11+ and make. They install the rest into .venv,
-# the tested versions, and install again only when a requirements file has changed.
+# the tested versions, and install again only when what is needed has changed.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+LISTS := pyproject.toml requirements.txt constraints.txt
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout 300
 
-.PHONY: book test lab clean
+.PHONY: book store test test-all check lab clean
 
+# Warnings are errors here. JUPYTER_PLATFORM_DIRS keeps Jupyter from announcing that it will
+# look for its settings elsewhere one day.
 book: $(VENV)/book.stamp
-	$(RUN) book/build.py
+	JUPYTER_PLATFORM_DIRS=1 $(VENV)/bin/jupyter-book build book/ -W --keep-going
 
-test: $(VENV)/test.stamp
-	$(RUN) -m ruff check .
-	$(RUN) -m mypy
+# What was computed goes into the notebooks and the README, to be looked at and committed.
+store: book
+	$(RUN) book/store.py
+
+test: check
+	$(RUN) -m pytest tests --cov -m "not long"
+	OMP_NUM_THREADS=1 $(RUN) -m pytest $(NBVAL) book/*.ipynb
+
+test-all: check
 	$(RUN) -m pytest tests --cov
 	OMP_NUM_THREADS=1 $(RUN) -m pytest $(NBVAL) book/*.ipynb
+
+check: $(VENV)/test.stamp
+	$(RUN) -m ruff format --check .
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
 
 lab: $(VENV)/book.stamp
 	$(RUN) -m jupyterlab --notebook-dir=book
 
 # Leaves data/ and runs/: they may have taken hours.
 clean:
-	rm -rf $(VENV) book/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) book/_build book/generated build *.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 
-$(VENV)/book.stamp: requirements.txt constraints.txt
+$(VENV)/book.stamp: $(LISTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	    echo "error: $(PYTHON) is missing or older than Python 3.11: install a newer one" \
 	    "and name it, as in: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
@@ -33,6 +48,6 @@ $(VENV)/book.stamp: requirements.txt constraints.txt
 	$(INSTALL) -r requirements.txt
 	@touch $@
 
-$(VENV)/test.stamp: $(VENV)/book.stamp requirements-dev.txt
-	$(INSTALL) -r requirements.txt -r requirements-dev.txt
+$(VENV)/test.stamp: $(VENV)/book.stamp $(LISTS)
+	$(INSTALL) --editable '.[dev]'
 	@touch $@

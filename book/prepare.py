@@ -5,6 +5,7 @@ known, and names the cache of executed chapters by all that a chapter may read. 
 variables of the environment decide:
 
     RCLCPB_EXECUTE=off     build from the outputs in the notebooks, run nothing
+    RCLCPB_CELL_LIMIT      seconds that a cell may take, on a busy machine more than 90
     RCLCPB_MODE, RCLCPB_RESULTS     what chapters learn from, and where records lie
     GITHUB_SERVER_URL, GITHUB_REPOSITORY, GITHUB_SHA     set by GitHub: the address
     RCLCPB_COLAB_BRANCH    the branch with the published notebooks ("colab")
@@ -48,10 +49,12 @@ def prepare(app: Sphinx, config: Config) -> None:
     os.environ["RCLCPB_STATIC"] = "1"  # for the kernels: no widgets on a page
     if os.environ.get("RCLCPB_EXECUTE") == "off":
         config.nb_execution_mode = "off"
+    config.nb_execution_timeout = int(os.environ.get("RCLCPB_CELL_LIMIT", 90))
     config.nb_execution_cache_path = str(Path(app.outdir).parent / ".jupyter_cache" / digest())
     if site := address():  # the branch holds notebooks that know where the code is
         config.html_theme_options |= {
             "repository_url": site.partition("@")[0],
+            "repository_provider": "github",
             "repository_branch": os.environ.get("RCLCPB_COLAB_BRANCH", "colab"),
             "path_to_docs": "",
             "use_repository_button": True,

@@ -18,7 +18,7 @@ import rclcpb_core as core
 ROOT = Path(__file__).resolve().parent.parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 REQUIRE_TIMEOUT = "custom.github-workflows-require-timeout"
-REQUIREMENTS = ("requirements.txt", "requirements-dev.txt")
+LISTS = ("dependencies", "book", "dev", "cluster")
 
 # Folders of somebody's machine and settings of somebody's registry; written so that the
 # pattern does not match itself.
@@ -32,11 +32,23 @@ def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def requirements(name: str) -> dict[str, Requirement]:
-    lines = (line.partition("#")[0].strip() for line in read(name).splitlines())
-    parsed = [Requirement(line) for line in lines if line]
-    assert parsed, f"{name} lists nothing"
+def by_name(lines: list[str]) -> dict[str, Requirement]:
+    parsed = map(Requirement, lines)
     return {canonicalize_name(r.name): r for r in parsed}
+
+
+def pins() -> dict[str, Requirement]:
+    lines = (line.partition("#")[0].strip() for line in read("constraints.txt").splitlines())
+    return by_name([line for line in lines if line])
+
+
+def requirements(name: str) -> dict[str, Requirement]:
+    """One of pyproject.toml's lists."""
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    found = by_name({**project["optional-dependencies"], **project}[name])
+    found.pop("rclcpb", None)  # its own extras
+    assert found, f"{name} lists nothing"
+    return found
 
 
 def tracked_files() -> list[Path]:
@@ -49,22 +61,35 @@ def tracked_files() -> list[Path]:
 # ------------------------------------------------------------------------- requirements
 
 
-@pytest.mark.parametrize("name", REQUIREMENTS)
+@pytest.mark.parametrize("name", LISTS)
 def test_every_requirement_is_a_range_that_holds_its_pin(name: str) -> None:
-    pins = requirements("constraints.txt")
+    tested = pins()
     for package, wanted in requirements(name).items():
         assert wanted.specifier, f"{package} has no range in {name}"
-        assert package in pins, f"{package} of {name} has no pin in constraints.txt"
-        (pin,) = pins[package].specifier
-        assert pin.version in wanted.specifier, f"{pins[package]} is outside {wanted}"
+        assert package in tested, f"{package} of {name} has no pin in constraints.txt"
+        (pin,) = tested[package].specifier
+        assert pin.version in wanted.specifier, f"{tested[package]} is outside {wanted}"
 
 
 def test_constraints_are_exact_and_portable() -> None:
-    for pin in requirements("constraints.txt").values():
+    for pin in pins().values():
         assert pin.url is None, f"{pin} comes from one machine"
         (specifier,) = pin.specifier
         assert specifier.operator == "=="
         assert "+" not in specifier.version, f"{pin} is a local build"
+
+
+def test_no_package_is_listed_twice_and_a_stranger_gets_the_books() -> None:
+    named = [package for name in LISTS for package in requirements(name)]
+    assert len(named) == len(set(named))
+    assert read("requirements.txt").splitlines()[-1] == "--editable .[book]"
+    asked = {"torch", "torchvision", "jupyter-book", "matplotlib", "ipywidgets", "nbval", "numpy"}
+    assert asked <= {*requirements("dependencies"), *requirements("book")}
+
+
+def test_a_chapter_elsewhere_needs_no_notebook_software() -> None:
+    """A notebook server brings its own: ipywidgets 8 breaks the widgets of some."""
+    assert {"ipywidgets", "jupyterlab", "jupyter-book"}.isdisjoint(requirements("dependencies"))
 
 
 def test_environment_asks_for_what_pip_would() -> None:
@@ -82,8 +107,12 @@ def test_pyproject_installs_and_checks_every_module() -> None:
     assert sorted(tool["setuptools"]["py-modules"]) == modules
     assert sorted(tool["coverage"]["run"]["source_pkgs"]) == modules
     assert {f"{name}.py" for name in modules} <= set(tool["mypy"]["files"])
-    dynamic = tool["setuptools"]["dynamic"]
-    assert dynamic["dependencies"]["file"] == ["requirements.txt"]
+    folders = {
+        ".".join(path.parent.relative_to(ROOT).parts) for path in ROOT.glob("rclcpb/**/__init__.py")
+    }
+    book = {f"rclcpb._book.{name}": f"book/{name}" for name in ("figures", "results")}
+    assert set(tool["setuptools"]["packages"]) == folders | set(book)
+    assert tool["setuptools"]["package-dir"] == book
 
 
 # ------------------------------------------------------------------ commands and builds
@@ -109,7 +138,7 @@ def test_workflows_follow_their_schema(tmp_path: Path) -> None:
 
 def test_workflows_run_the_two_commands_on_the_oldest_python() -> None:
     oldest = tomllib.loads(read("pyproject.toml"))["project"]["requires-python"]
-    for path, command in zip(WORKFLOWS, ("make book", "make test"), strict=True):
+    for path, command in zip(WORKFLOWS, ("make book", "make test-all"), strict=True):
         jobs = yaml.safe_load(path.read_text())["jobs"].values()
         steps = [step for job in jobs for step in job["steps"]]
         assert command in [step.get("run") for step in steps]
@@ -117,6 +146,20 @@ def test_workflows_run_the_two_commands_on_the_oldest_python() -> None:
             s["with"]["python-version"] for s in steps if "setup-python" in s.get("uses", "")
         ]
         assert versions == [oldest.removeprefix(">=")]
+
+
+def test_what_runs_strangers_code_may_write_nothing() -> None:
+    """The job that builds the book installs packages; only others hold a token that writes."""
+    for path in WORKFLOWS:
+        workflow = yaml.safe_load(path.read_text())
+        assert workflow["permissions"] == {"contents": "read"}
+        for job in workflow["jobs"].values():
+            steps = job["steps"]
+            runs_code = any("make" in s.get("run", "") for s in steps)
+            checks_out = [s for s in steps if "actions/checkout" in s.get("uses", "")]
+            if runs_code:
+                assert "permissions" not in job
+                assert all(s["with"]["persist-credentials"] is False for s in checks_out)
 
 
 def test_ci_runs_make_test() -> None:
@@ -127,7 +170,7 @@ def test_ci_runs_make_test() -> None:
     assert "set -euo pipefail" in lines
 
 
-@pytest.mark.parametrize("target", ["book", "test", "lab"])
+@pytest.mark.parametrize("target", ["book", "test", "test-all", "lab"])
 def test_make_refuses_an_old_python_in_one_sentence(target: str, tmp_path: Path) -> None:
     old = tmp_path / "old-python"
     pretend = "import sys; sys.version_info = (3, 10, 9); exec(sys.argv[1])"
@@ -164,8 +207,8 @@ def test_readme_names_what_is_there() -> None:
     names = [line.split()[0] for line in layout.splitlines() if line[:1].strip()]
     assert len(names) > 5
     assert [name for name in names if not (ROOT / name).exists()] == []
-    targets = set(re.findall(r"\bmake ([a-z]+)\b", readme))
-    rules = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+    targets = set(re.findall(r"\bmake ([a-z-]+)\b", readme))
+    rules = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
     assert {"book", "test", "lab"} <= targets <= rules
 
 

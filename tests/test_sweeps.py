@@ -537,11 +537,3 @@ def test_without_dask_installed_it_says_what_to_install(
     assert call(sweep(*ONE, "--dask", "tcp://x:8786", "--out", str(tmp_path))) == 2
     err = capsys.readouterr().err
     assert "pip install -r requirements-cluster.txt" in err and one_line(err)
-
-
-def test_the_tests_install_what_a_cluster_needs() -> None:
-    cluster, dev = (
-        {line.partition("#")[0].strip() for line in path.read_text().splitlines()}
-        for path in (SCRIPT.with_name(f"requirements-{name}.txt") for name in ("cluster", "dev"))
-    )
-    assert {""} < cluster <= dev | {""}

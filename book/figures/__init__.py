@@ -13,8 +13,8 @@ looks the same in Jupyter, in Colab and on a page without a kernel, and asks no 
 host for anything. A chapter's own: `from figures import pruning as draw`.
 """
 
+from .page import RESULTS, full, images, png, recorded, say, scenario, show, table
 from .player import kernel_listens, live, slider
-from .show import RESULTS, full, images, png, recorded, say, scenario, show, table
 from .style import COLOUR, LABEL, MARKER, dots, end_labels, matrices, matrix, use_style
 
 __all__ = [

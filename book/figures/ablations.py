@@ -13,7 +13,7 @@ import rclcpb_core as core
 from rclcpb.presets import METHODS, SCENARIOS
 from rclcpb.records import load_records
 
-from .show import RESULTS
+from .page import RESULTS
 from .style import COLOUR, LABEL, MARKER, TASK_COLOURS, WIDTH, dots, task_legend
 
 

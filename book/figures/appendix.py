@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 import rclcpb_core as core
 from rclcpb.presets import preset
 
-from .show import RESULTS
+from .page import RESULTS
 from .style import BLUE, COLOUR, GREY, INK, LABEL, MARKER, TASK_COLOURS, VERMILION, WIDTH
 
 

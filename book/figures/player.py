@@ -13,7 +13,7 @@ from typing import Any
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from .show import FIGURE, PICTURE, UNDER, Page, _caption, _size, _uri, png
+from .page import FIGURE, PICTURE, UNDER, Page, _caption, _size, _uri, png
 
 PLAYER = """<figure class="rcl-player" id="ID" FIGURE>
 <img src="FIRST" alt="ALT" width="WIDTH" height="HEIGHT" PICTURE>
