@@ -52,10 +52,12 @@ from torch import Tensor, nn
 from rclcpb import __version__, fast, method
 from rclcpb.coreset import by_class
 from rclcpb.files import RclCpbError, load_tensors, save_tensors
-from rclcpb.method import Method, Round, Samples, Shape, batches, samples, seeded
+from rclcpb.method import Round, Samples, Shape, batches, seeded
+from rclcpb.resume import Resumable
 from rclcpb.scenarios import Scenario, Task
 from rclcpb.settings import Settings
 
+samples = method.samples  # a task's data: a notebook needs one import
 CORE_SHA256 = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()  # as imported
 Distortion: TypeAlias = Literal["none", "shift", "affine", "elastic", "crop-flip"]
 
@@ -265,6 +267,17 @@ class BayesLayer(nn.Module):
     def assign(self, name: str, value: Tensor) -> None:
         setattr(self, name, nn.Parameter(value) if name in ("mu", "rho") else value)
 
+    def form(self) -> dict[str, Any]:
+        """What, with its numbers, makes another layer of its kind the same."""
+        return {"shape": list(self.shape)}
+
+    def become(self, form: dict[str, Any], numbers: dict[str, Tensor]) -> None:
+        """Take over another layer's form and numbers."""
+        self.shape = tuple(form["shape"])
+        for name in ("mu", "rho", "prior_mu", "prior_rho"):
+            self.split(numbers[name])  # fails if there are not as many as the shape says
+            self.assign(name, numbers[name].to(self.mu.device, copy=True))
+
 
 class BayesLinear(BayesLayer):
     """A fully connected layer; sampling="local" draws the noise for its outputs."""
@@ -388,6 +401,22 @@ class ProgressiveBNN(nn.Module):
         pairs = zip(self.body, kept, strict=True)
         growable = set(self.growable)
         return [layer.per_unit(x) for layer, x in pairs if layer in growable]
+
+    def forms(self) -> dict[str, dict[str, Any]]:
+        """Every layer's form by its name, in JSON values."""
+        named = ((name, m) for name, m in self.named_modules() if isinstance(m, BayesLayer))
+        return {name: layer.form() for name, layer in named}
+
+    def become(self, forms: dict[str, dict[str, Any]], numbers: dict[str, Tensor]) -> None:
+        """Take over another network's heads, sizes and numbers."""
+        self.heads = nn.ModuleList()
+        with seeded("become"):  # draws that are overwritten, and not the caller's
+            for name, form in forms.items():
+                if name.startswith("heads."):
+                    self.add_head(form["shape"][0])
+        for name, form in forms.items():
+            layer: Any = self.get_submodule(name)
+            layer.become(form, method.below(f"{name}.", numbers))
 
     def kl(self) -> Tensor:
         return torch.stack([layer.kl() for layer in [*self.body, *self.heads]]).sum()
@@ -649,7 +678,7 @@ def train_round(
 # -------------------------------------------------------------------------- Algorithm 1
 
 
-class Learner(Method):
+class Learner(Resumable):
     """Algorithm 1.
 
     `net` is the network as it stands, `coreset` the stored samples of each task, `start` a
@@ -705,13 +734,15 @@ class Learner(Method):
         """A kept network without its heads, to go on from."""
         body = copy.deepcopy(start)
         body.heads = nn.ModuleList()
-        kept, new = shapes(body), shapes(self.net)
+        kept, new = body.forms(), self.net.forms()
         if start.image_shape != self.image_shape or kept.keys() != new.keys():
             raise RclCpbError(
                 f"the network to start from reads images {start.image_shape} with layers"
                 f" {', '.join(kept)}; this run needs {self.image_shape} and {', '.join(new)}."
             )
-        return refilled(self.net, kept, body.state_dict())
+        net = copy.deepcopy(self.net)
+        net.become(kept, body.state_dict())
+        return net
 
     def head(self, t: int) -> int:
         return t if self.scenario.heads == "multi" else 0
@@ -908,40 +939,6 @@ class Learner(Method):
                 f" (NLL {nll:.3g}, KL {kl:.3g}): lower lr_mu and lr_rho, or rho_init."
             )
 
-    # stopping and going on
-
-    def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {f"net.{k}": v.clone() for k, v in self.net.state_dict().items()}
-        if self.kept_head is not None:
-            kept = self.kept_head.state_dict()
-            state |= {f"kept.{k}": v.clone() for k, v in kept.items()}
-        state |= {f"chosen.{t}": chosen.clone() for t, chosen in enumerate(self.chosen)}
-        state |= {"learned": self.learned, "shapes": shapes(self.net), "rounds": 0}
-        state["structure"] = copy.deepcopy(self.structure)
-        if self.under_way:
-            state["rounds"] = self.under_way["rounds"]
-            state |= method.moments(self.under_way["moments"])
-        return state
-
-    def load(self, state: dict[str, Any]) -> None:
-        tensors = method.below("net.", state)
-        self.net = refilled(copy.deepcopy(self.net), state["shapes"], tensors)
-        self.kept_head = None
-        if kept := method.below("kept.", state):
-            width = self.net.sizes()[-1]
-            classes = len(kept["mu"]) // (width + 1)
-            with seeded("rebuild"):  # as in `rebuilt`
-                self.kept_head = BayesLinear(width, classes, self.net.settings).to(self.device)
-            self.kept_head.load_state_dict(kept)
-        self.learned, self.structure = state["learned"], state["structure"]
-        chosen = method.below("chosen.", state)
-        self.chosen = [chosen[str(t)].to(self.device) for t in range(len(chosen))]
-        device, given = self.device, enumerate(self.chosen)
-        self.coreset = [samples(self.scenario, t, device=device).rows(c) for t, c in given]
-        self.under_way = {"rounds": state["rounds"], "moments": method.below("moments.", state)}
-        if not state["rounds"]:
-            self.under_way = {}
-
 
 # ----------------------------------------------------------------------- metrics: Eq. 9
 
@@ -956,7 +953,7 @@ def average_accuracy(accuracy: Sequence[Sequence[float]]) -> float:
 
 def save(net: ProgressiveBNN, path: str | Path, about: dict[str, Any] | None = None) -> None:
     """Write a network, and what a user of it should know (`about`), without pickle."""
-    facts = {"image_shape": net.image_shape, "shapes": shapes(net), "about": about or {}}
+    facts = {"image_shape": net.image_shape, "layers": net.forms(), "about": about or {}}
     facts |= {"settings": net.settings._asdict(), "version": __version__}
     save_tensors(Path(path), net.state_dict(), facts)
 
@@ -965,35 +962,12 @@ def load(path: str | Path, device: Any = "cpu") -> ProgressiveBNN:
     """A network that `save` wrote, ready for `predict`; `about` is an attribute of it."""
     tensors, facts = load_tensors(Path(path), "a kept network")
     try:
-        settings, layers = LayerSettings(**facts["settings"]), facts["shapes"]
-        hidden = [shape[0] for name, shape in layers.items() if name.startswith("hidden.")]
+        settings, layers = LayerSettings(**facts["settings"]), facts["layers"]
+        hidden = [form["shape"][0] for name, form in layers.items() if "hidden." in name]
         with seeded("load"):  # its draws are overwritten, and not the caller's
             net = ProgressiveBNN(tuple(facts["image_shape"]), hidden, settings, "trunk.0" in layers)
-        net = refilled(net, layers, tensors)
+        net.become(layers, tensors)
         net.about = facts["about"]
     except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise RclCpbError(f"{path} is not a network of this version.") from error
     return net.to(torch.device(device))
-
-
-def shapes(net: ProgressiveBNN) -> dict[str, list[int]]:
-    """The shape of every layer's weights, by the layer's name."""
-    layers = ((name, m) for name, m in net.named_modules() if isinstance(m, BayesLayer))
-    return {name: list(layer.shape) for name, layer in layers}
-
-
-def refilled(
-    net: ProgressiveBNN, layers: dict[str, list[int]], tensors: dict[str, Tensor]
-) -> ProgressiveBNN:
-    """The network with heads, shapes and numbers that another of its kind had."""
-    net.heads = nn.ModuleList()
-    with seeded("refill"):  # its draws are overwritten, and not the caller's
-        for name, shape in layers.items():
-            if name.startswith("heads."):
-                net.add_head(shape[0])
-            layer: Any = net.get_submodule(name)
-            layer.shape = tuple(shape)
-            for vector, value in layer.fresh(layer.shape, net.device).items():
-                layer.assign(vector, value)
-    net.load_state_dict(tensors)
-    return net

@@ -211,7 +211,7 @@ def test_a_checkpoint_of_another_version(saved: Path) -> None:
     tensors, state = load_tensors(saved, "a checkpoint")
     save_tensors(saved, {f"{name}-old": value for name, value in tensors.items()}, state)
     refused(saved, "another version")
-    facts = {k: v for k, v in state["method_facts"].items() if k != "hidden"}
+    facts = {k: v for k, v in state["method_facts"].items() if k != "learned"}
     save_tensors(saved, tensors, state | {"method_facts": facts})
     refused(saved, "another version")
     moody = [stage | {"mood": "good"} for stage in state["stages"]]
