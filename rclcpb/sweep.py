@@ -99,7 +99,7 @@ def _in_processes(left: dict[int, Job]) -> Iterator[Outcome]:
     attempt, alone, left = joblib.delayed(_attempt), len(left) == 1, dict(left)
     parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")
     try:
-        for i, outcome in parallel(attempt(i, job, os.getpid()) for i, job in left.items()):
+        for i, outcome in parallel([attempt(i, job, os.getpid()) for i, job in left.items()]):
             del left[i]
             yield i, outcome
     except BrokenProcessPool:
