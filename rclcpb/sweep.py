@@ -150,12 +150,11 @@ def _on_cluster(todo: Sequence[Job], address: str) -> Iterator[Outcome]:
     try:
         futures = {client.submit(_attempt, i, job, pure=False): i for i, job in enumerate(todo)}
         for future in as_completed(list(futures)):
-            error = future.exception()  # the cluster gave the run up: its workers died
-            yield (
-                (futures[future], f"{type(error).__name__}: {error}")
-                if error
-                else (future.result())
-            )
+            try:
+                outcome = future.result()
+            except Exception as error:  # its workers died, or the scheduler
+                outcome = futures[future], " ".join(f"{type(error).__name__}: {error}".split())
+            yield outcome
     finally:
         client.close()
 

@@ -541,6 +541,24 @@ def test_a_run_whose_dask_workers_always_die_is_named(
 
 
 @pytest.mark.long
+def test_a_scheduler_that_dies_ends_the_sweep(
+    sweep: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a sentence that names the runs, and not in a wait for ever."""
+    out = tmp_path / "out"
+    with cluster(tmp_path / "there", 1) as (address, (scheduler, worker)):
+
+        def kill() -> None:
+            wait_for(lambda: half_way(out), worker)
+            scheduler.kill()
+
+        with meanwhile(kill):
+            assert call(sweep(*SLOW, "--dask", address, "--out", str(out))) == 2
+    err = capsys.readouterr().err
+    assert "runs failed: " in err and "connection to the scheduler" in err and one_line(err)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lacking", "workers"), [(("scheduler",), 0), (("worker",), 1), ((), 0)], ids=str
 )
