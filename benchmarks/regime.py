@@ -2,17 +2,18 @@
 
     python benchmarks/regime.py ta-smnist "" "sampling=local" "epochs=3" --seeds 0 1 2
 
-Each quoted string is one variant: Config fields that differ from the preset. Every
-sixth training image is held out as the test set; the real test set is never read.
-One line of JSON a run is appended to book/results/regime/SCENARIO.jsonl; what is there
-already is not run again. `--method vcl` searches for VCL with the same effort.
+Each quoted string is one variant: settings that differ from the preset. Every sixth training
+image is held out as the test set; the real test set is never read. One line of JSON a run is
+appended to book/results/regime/SCENARIO.jsonl; what is there already is not run again.
+`--method vcl` searches for VCL with the same effort, and any other method for its own settings.
 """
 
 import argparse
 import json
 import sys
 import time
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,136 +22,150 @@ import torch
 
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
-import rclcpb_core as core  # noqa: E402
+from rclcpb.files import RclCpbError  # noqa: E402
+from rclcpb.jobs import Job  # noqa: E402
+from rclcpb.method import Method  # noqa: E402
+from rclcpb.presets import METHODS, NAMES, make_scenario, preset  # noqa: E402
+from rclcpb.runner import Run, make  # noqa: E402
+from rclcpb.scenarios import holdout  # noqa: E402
+from rclcpb.settings import Settings  # noqa: E402
+from rclcpb.sweep import sweep_jobs  # noqa: E402
+from rclcpb_core import Learner  # noqa: E402
 
-
-class LastRow(core.Learner):
-    """A search reads the accuracies after the last task only: no fits before it."""
-
-    def net_for(self, j: int, t: int) -> core.ProgressiveBNN:
-        last = t == len(self.scenario.tasks) - 1
-        # the control's scores stand from the task they were made at
-        return super().net_for(j, t) if last or self.config.coreset_only else self.net
-
-    def again(self, config: core.Config) -> list[float]:
-        """The last row once more, with other settings of the fits before it."""
-        self.config, last = config, len(self.scenario.tasks) - 1
-        del self.stages[last:]  # as they were when the last row was made
-        return [self.evaluate(j, self.net_for(j, last))[0] for j in range(last + 1)]
-
-
-# What a head a task needs at evaluation only: such variants share one training.
+# What RCL-CPB with a head a task needs at evaluation only: such variants share one training.
 FITS = (
-    "replay",
-    "replay_newest",
-    "replay_steps",
-    "replay_epochs",
-    "replay_batch",
-    "replay_lr",
-    "replay_kl",
-    "replay_views",
-    "test_samples",
-    "test_mirror",
+    *("replay", "replay_newest", "replay_steps", "replay_epochs", "replay_batch"),
+    *("replay_lr", "replay_kl", "test_samples", "test_mirror"),
 )
-_trained: dict[int, tuple[str, LastRow, list[int], float]] = {}  # the last, by seed
 
 
-def last_row(
-    name: str, config: core.Config, seed: int, method: str, tasks: int, data_dir: str | None
-) -> dict[str, Any]:
-    """Accuracies on validation data after the last task, sizes and seconds."""
-    began = time.time()
-    scenario = core.holdout(core.make_scenario(name, seed, data_dir))
-    if tasks:
-        scenario = replace(scenario, tasks=scenario.tasks[:tasks])
-    default = core.Config()
-    same = replace(config, **{field: getattr(default, field) for field in FITS})
-    key = repr((name, tasks, method, same))
-    alone = scenario.heads == "single" or config.coreset_only  # shares no training
-    if alone or _trained.get(seed, ("",))[0] != key:
-        _trained.pop(seed, None)
-        learner = LastRow(scenario, config, seed)
-        record = core.learn(scenario, config, seed, method, learner=learner)
-        last, hidden, spent = record.accuracy[-1], record.hidden[-1], 0.0
-        _trained[seed] = key, learner, hidden, time.time() - began
-    else:
-        _, learner, hidden, spent = _trained[seed]
-        last = learner.again(config)
-    return {
-        "accuracy": float(np.mean(last)),
-        "last": last,
-        "hidden": hidden,
-        "seconds": spent + time.time() - began,
-    }
+class LastRow(Run):
+    """A run of which only the accuracies after the last task count: no others are made."""
+
+    seconds = 0.0
+
+    def evaluate(self, j: int) -> tuple[float, float, float]:
+        # of a method whose answers may stand, those of earlier tasks are part of the last row
+        stand = type(self.method).unchanged is not Method.unchanged
+        early = len(self.stages) < len(self.scenario.tasks) - 1
+        return (0.0, 0.0, 0.0) if early and not stand else super().evaluate(j)
+
+    def learn(self) -> list[float]:
+        """Learn all tasks; the accuracies."""
+        return [stage.accuracy or [] for stage in self][-1]
+
+    def serves(self, config: Settings) -> bool:
+        """Are these settings but for the fits at evaluation those it was trained with?"""
+        if type(self.method) is not Learner or self.scenario.heads == "single":
+            return False
+        fits = {name: getattr(config, name) for name in FITS}
+        return replace(self.method.config, **fits) == config
+
+    def again(self, config: Settings) -> list[float]:
+        """The accuracies once more, with other settings of the fits before them."""
+        self.method.config, last = config, len(self.scenario.tasks) - 1
+        del self.stages[last:]  # as they were when the last row was made
+        return [self.evaluate(j)[0] for j in range(last + 1)]
 
 
-def variant(text: str, config: core.Config) -> core.Config:
-    """The preset with `field=value` pairs put in; 3,4 is a tuple."""
-    changes: dict[str, Any] = {}
-    for pair in text.split():
-        name, value = pair.split("=")
-        kind = type(getattr(config, name))
-        if kind is tuple:
-            number = int if name == "hidden" else float
-            changes[name] = tuple(number(v) for v in value.split(","))
+class Search:
+    """Runs of one method on one scenario; of each seed, the last one is at hand."""
+
+    def __init__(self, scenario: str, method: str, tasks: int = 0, data_dir: Any = None) -> None:
+        self.scenario, self.method, self.tasks = scenario, method, tasks
+        self.data_dir = data_dir
+        self.trained: dict[int, LastRow] = {}
+
+    def row(self, config: Settings, seed: int) -> dict[str, Any]:
+        """Accuracies on validation data after the last task, sizes and seconds."""
+        began, run = time.time(), self.trained.get(seed)
+        if run is not None and run.serves(config):
+            last = run.again(config)
         else:
-            changes[name] = value == "True" if kind is bool else kind(value)
-    return replace(config, **changes)
+            self.trained.pop(seed, None)  # its memory is needed
+            run = self.new_run(config, seed)
+            last = run.learn()
+            self.trained[seed], run.seconds, began = run, time.time() - began, time.time()
+        return {
+            "accuracy": float(np.mean(last)),
+            "last": last,
+            "hidden": run.method.sizes(),
+            "seconds": run.seconds + time.time() - began,
+        }
+
+    def new_run(self, config: Settings, seed: int) -> LastRow:
+        scenario = holdout(make_scenario(self.scenario, seed, self.data_dir))
+        scenario = replace(scenario, tasks=scenario.tasks[: self.tasks or None])
+        return LastRow(make(self.method, scenario, config, seed))
 
 
-def main() -> None:
+def variant(text: str, config: Settings) -> Settings:
+    """The preset with `field=value` pairs put in, as on the command line; 3,4 is a tuple."""
+    pairs = [pair.partition("=") for pair in text.split()]
+    base = Job("", "", 0, config, Path())
+    (job,) = sweep_jobs(base, {name: [value] for name, _, value in pairs}, [0])
+    return job.config
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """What was searched before."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def same_run(row: dict[str, Any], key: dict[str, Any], config: Settings) -> bool:
+    """Is that row this run? A setting younger than the row had its default."""
+    if any(row[name] != value for name, value in key.items()):
+        return False
+    try:
+        return type(config).from_json(row["config"]) == config
+    except RclCpbError:  # of settings that are gone
+        return False
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> str:
+    """Seeds of a variant: accuracy, sizes, seconds."""
+    mean, spread = (100 * of([row["accuracy"] for row in rows]) for of in (np.mean, np.std))
+    size = np.mean([row["hidden"] for row in rows], axis=0).round().astype(int).tolist()
+    seconds = np.mean([row["seconds"] for row in rows])
+    return f"{mean:5.2f} ± {spread:4.2f} {size} {sum(size)} {seconds:4.0f} s"
+
+
+def arguments() -> argparse.Namespace:
     cli = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    cli.add_argument("scenario", choices=core.SCENARIOS)
+    cli.add_argument("scenario", choices=NAMES)
     cli.add_argument("variants", nargs="+")
-    cli.add_argument("--method", default="rcl-cpb", choices=core.METHODS)
+    cli.add_argument("--method", default="rcl-cpb", choices=METHODS)
     cli.add_argument("--seeds", type=int, nargs="+", default=[0])
     cli.add_argument("--tasks", type=int, default=0, help="only the first so many tasks")
     cli.add_argument("--data-dir", default=None)
     cli.add_argument("--out", type=Path, default=HERE / "book/results/regime")
-    args = cli.parse_args()
+    return cli.parse_args()
+
+
+def main() -> None:
+    args = arguments()
     torch.set_num_threads(1)
     path = args.out / f"{args.scenario}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    default = json.loads(json.dumps(asdict(core.Config())))
-    for row in done:  # fields younger than the row have their defaults
-        row["config"] = default | row["config"]
+    done = rows_of(path)
+    search = Search(args.scenario, args.method, args.tasks, args.data_dir)
     for text in args.variants:
-        config = variant(text, core.preset(args.scenario, args.method))
-        results = []
+        config = variant(text, preset(args.scenario, args.method))
+        rows = []
         for seed in args.seeds:
-            key = json.loads(
-                json.dumps(
-                    {
-                        "method": args.method,
-                        "seed": seed,
-                        "tasks": args.tasks,
-                        "config": asdict(config),
-                    }
-                )
-            )
-            row = next((d for d in done if key.items() <= d.items()), None)
+            key = {"method": args.method, "seed": seed, "tasks": args.tasks}
+            row = next((row for row in done if same_run(row, key, config)), None)
             if row is None:
-                row = (
-                    key
-                    | {"variant": text}
-                    | last_row(args.scenario, config, seed, args.method, args.tasks, args.data_dir)
-                )
+                row = key | {"config": config.as_json(), "variant": text}
+                row |= search.row(config, seed)
                 with path.open("a") as file:
                     file.write(json.dumps(row) + "\n")
-            results.append(row)
-        mean = 100 * np.mean([r["accuracy"] for r in results])
-        spread = 100 * np.std([r["accuracy"] for r in results])
-        size = np.mean([r["hidden"] for r in results], axis=0).round().astype(int).tolist()
-        last = np.mean([r["last"] for r in results], axis=0)
-        seconds = np.mean([r["seconds"] for r in results])
-        print(
-            f"{mean:5.2f} ± {spread:4.2f} {size} {sum(size)} {seconds:4.0f} s "
-            f" {args.method} {text}  {np.round(100 * last, 1).tolist()}",
-            flush=True,
-        )
+                done.append(row)
+            rows.append(row)
+        last = np.round(100 * np.mean([row["last"] for row in rows], axis=0), 1).tolist()
+        print(f"{summary(rows)}  {args.method} {text}  {last}", flush=True)
 
 
 if __name__ == "__main__":

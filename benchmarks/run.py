@@ -27,6 +27,9 @@ from torch import Tensor
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 import rclcpb_core as core  # noqa: E402
+from rclcpb.presets import make_scenario, preset  # noqa: E402
+from rclcpb.runner import learn  # noqa: E402
+from rclcpb.scenarios import Scenario  # noqa: E402
 
 SCENARIO, SAMPLES, TEST_BATCH = "ta-smnist-5k", 10, 1000
 
@@ -37,9 +40,9 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - began, result
 
 
-def whole_run(scenario: core.Scenario) -> dict[str, Any]:
+def whole_run(scenario: Scenario) -> dict[str, Any]:
     """One run as a reader starts it. First in the process: the peak is its own."""
-    seconds, record = timed(lambda: core.learn(scenario, core.preset(SCENARIO)))
+    seconds, record = timed(lambda: learn(scenario, preset(SCENARIO)))
     share = [
         s / (whole - s)
         for s, whole in zip(record.structure_seconds[1:], record.seconds[1:], strict=True)
@@ -54,7 +57,7 @@ def whole_run(scenario: core.Scenario) -> dict[str, Any]:
     }
 
 
-def thinned(scenario: core.Scenario, every: int) -> core.Scenario:
+def thinned(scenario: Scenario, every: int) -> Scenario:
     """Every so many training images of each task."""
     tasks = tuple(
         replace(task, x_train=task.x_train[::every], y_train=task.y_train[::every])
@@ -63,13 +66,13 @@ def thinned(scenario: core.Scenario, every: int) -> core.Scenario:
     return replace(scenario, tasks=tasks)
 
 
-def growth(scenario: core.Scenario) -> dict[str, list[dict[str, float]]]:
+def growth(scenario: Scenario) -> dict[str, list[dict[str, float]]]:
     """Seconds of short runs of fixed size: with tasks, neurons a layer and samples."""
-    config = replace(core.preset(SCENARIO, "vcl"), epochs=5)
+    config = replace(preset(SCENARIO, "vcl"), epochs=5)
 
-    def seconds(scenario: core.Scenario, hidden: int = 128) -> float:
+    def seconds(scenario: Scenario, hidden: int = 128) -> float:
         sized = replace(config, hidden=(hidden, hidden))
-        return timed(lambda: core.learn(scenario, sized))[0]
+        return timed(lambda: learn(scenario, sized))[0]
 
     tasks = range(1, len(scenario.tasks) + 1)
     images = len(scenario.tasks[0].y_train)
@@ -98,7 +101,7 @@ def prediction(trunk: bool, hidden: tuple[int, ...], rounds: int) -> dict[str, A
     """Milliseconds of M weight samples: a loop, and predict()."""
     torch.manual_seed(0)
     shape = (3, 32, 32) if trunk else (1, 28, 28)
-    net = core.ProgressiveBNN(shape, core.Config(hidden=hidden), trunk)
+    net = core.ProgressiveBNN(shape, hidden, core.Config().layer_settings(), trunk)
     net.add_head(5 if trunk else 10)
     times: dict[str, list[float]] = {"loop": [], "predict": []}
     for _ in range(rounds):
@@ -123,7 +126,7 @@ def main() -> None:
     cli.add_argument("--out", type=Path, default=HERE / "runs" / "run.json")
     args = cli.parse_args()
     torch.set_num_threads(1)
-    scenario = core.make_scenario(SCENARIO)
+    scenario = make_scenario(SCENARIO)
     run = whole_run(scenario)
     print(
         f"{SCENARIO}: {run['cpu_seconds']:.1f} s, peak {run['peak_mib']} MiB, pruning"

@@ -7,7 +7,7 @@ A step is forward, KL, backward and fused Adam on a batch of 256. All methods ta
 in one process, every turn on fresh random images (on repeated ones the gradients die
 out), and the table has the median of each. With one thread the clock is the process's
 CPU time, so that a busy machine disturbs little. The core's step includes its share of
-the noise that an epoch draws ahead (`FlatPosterior.new_pool`, 47 steps an epoch: 12,000
+the noise that an epoch draws ahead (`FlatPosterior.new_round`, 47 steps an epoch: 12,000
 images). The last line is the core's worst ratio to plain layers: for the MLPs with
 weights drawn and with local reparameterisation, and for the convnet of the CIFAR
 scenarios with weights drawn.
@@ -35,6 +35,8 @@ from torch import Tensor, nn
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 import rclcpb_core as core  # noqa: E402
+from rclcpb.fast import FlatPosterior  # noqa: E402
+from rclcpb.method import Samples  # noqa: E402
 
 BATCH, EPOCH, KL_WEIGHT, RATE = 256, 47, 1 / 12_000, 1e-3
 Step = Callable[[Tensor, Tensor], object]
@@ -118,18 +120,18 @@ def autograd_step(net: Network, kl: Callable[[Network], Any] | None) -> Step:
 
 def core_step(case: Case, sampling: Any) -> tuple[Step, Callable[[], object]]:
     """The core's step, and the drawing of an epoch's noise."""
-    config = core.Config(hidden=case.hidden, sampling=sampling)
-    net = core.ProgressiveBNN(case.shape(), config, case.kind == "conv")
+    settings = core.Config(sampling=sampling).layer_settings()
+    net = core.ProgressiveBNN(case.shape(), case.hidden, settings, case.kind == "conv")
     net.add_head(case.classes())
-    flat = core.FlatPosterior(net, [0])
-    optimizer = flat.optimizer(RATE, RATE)
-    flat.new_pool(1000, BATCH)  # places for more steps than any case takes
+    flat = FlatPosterior(net, [0])
+    optimizer = core.adam(flat, RATE, RATE)
+    flat.new_round(1000, BATCH)  # places for more steps than any case takes
 
     def step(x: Tensor, y: Tensor) -> None:
-        flat.loss([core.Samples(x, y)], KL_WEIGHT)
+        flat.gradients([Samples(x, y)], KL_WEIGHT)
         optimizer.step()
 
-    return step, lambda: flat.new_pool(EPOCH, BATCH)
+    return step, lambda: flat.new_round(EPOCH, BATCH)
 
 
 def peers() -> dict[str, tuple[Any, Any, Callable[[Network], Any]]]:

@@ -99,7 +99,7 @@ def _in_processes(left: dict[int, Job]) -> Iterator[Outcome]:
     attempt, alone, left = joblib.delayed(_attempt), len(left) == 1, dict(left)
     parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")
     try:
-        for i, outcome in parallel(attempt(i, job, os.getpid()) for i, job in left.items()):
+        for i, outcome in parallel([attempt(i, job, os.getpid()) for i, job in left.items()]):
             del left[i]
             yield i, outcome
     except BrokenProcessPool:
@@ -150,12 +150,11 @@ def _on_cluster(todo: Sequence[Job], address: str) -> Iterator[Outcome]:
     try:
         futures = {client.submit(_attempt, i, job, pure=False): i for i, job in enumerate(todo)}
         for future in as_completed(list(futures)):
-            error = future.exception()  # the cluster gave the run up: its workers died
-            yield (
-                (futures[future], f"{type(error).__name__}: {error}")
-                if error
-                else (future.result())
-            )
+            try:
+                outcome = future.result()
+            except Exception as error:  # its workers died, or the scheduler
+                outcome = futures[future], " ".join(f"{type(error).__name__}: {error}".split())
+            yield outcome
     finally:
         client.close()
 

@@ -1,8 +1,7 @@
-"""Small files, good and bad: image sets of random pixels, and a pickle that does harm."""
+"""Image sets of random pixels as files, and what an error may say."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +28,3 @@ def one_sentence(error: BaseException) -> str:
     text = str(error)
     assert "\n" not in text and text.endswith(".") and len(text) < 400
     return text
-
-
-class Harm:
-    """Unpickling this leaves a trace."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = str(trace)
-
-    def __reduce__(self) -> tuple:
-        return os.mkdir, (self.trace,)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from on_disk import Harm, one_sentence
+from on_disk import one_sentence
+from running import Harm
 from safetensors import torch as safetensors
 
 from rclcpb import files

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from on_disk import Harm, one_sentence, save, small_images
+from on_disk import one_sentence, save, small_images
+from running import Harm
 
 from rclcpb import scenarios
 from rclcpb.files import RclCpbError

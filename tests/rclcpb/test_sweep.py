@@ -8,9 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -21,31 +23,21 @@ import pytest
 import tiny
 import torch
 from nbclient import NotebookClient
-from test_runs import SCRIPT, content, files, one_line, wait_for
+from running import content, files, one_line
 
+import rclcpb.sweep as module
 import rclcpb_core as core
-import rclcpb_runs as runs
+from rclcpb import cli
+from rclcpb.files import RclCpbError
+from rclcpb.jobs import Job
+from rclcpb.presets import preset
+from rclcpb.records import RESULTS, load_record, load_records, save_record
 
-SMALL = [
-    "--seeds",
-    "0",
-    "1",
-    "--gamma",
-    "0.05",
-    "0.5",
-    "--hidden",
-    "4",
-    "--epochs",
-    "60",
-    "--coreset",
-    "4",
-    "--replay-steps",
-    "5",
-    "--batch-size",
-    "16",
-    "--test-samples",
-    "2",
-]
+SCRIPT = Path(core.__file__)
+TINY = ["--hidden", "4", "--coreset", "4", "--replay-steps", "5", "--batch-size", "16"]
+RUNS = ["--seeds", "0", "1", "--gamma", "0.05", "0.5", *TINY]  # four runs
+QUICK = [*RUNS, "--epochs", "2"]
+SLOW = [*RUNS, "--epochs", "60"]  # enough to be stopped half way
 ONE = ["--hidden", "4", "--epochs", "1", "--coreset", "4"]
 
 
@@ -86,15 +78,24 @@ def started(*command: str, cwd: Path, **environment: str) -> Iterator[Any]:
         process.communicate()
 
 
+def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str]) -> None:
+    """While that process lives."""
+    end = time.monotonic() + 300
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "nothing happened in five minutes"
+        time.sleep(0.01)
+
+
 def records(folder: Path) -> dict[str, Any]:
     """What every record below a folder says, by file name."""
-    return {p.name: content(runs.load_record(p)) for p in folder.rglob("*.json")}
+    return {p.name: content(load_record(p)) for p in folder.rglob("*.json")}
 
 
 def call(words: list[str]) -> int:
     """The command within this process: its exit code."""
     try:
-        runs.main(words)
+        cli.main(words)
     except SystemExit as stop:
         return int(stop.code or 0)
     return 0
@@ -103,21 +104,21 @@ def call(words: list[str]) -> int:
 # ------------------------------------------------------------------------- which runs
 
 
-def jobs_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[runs.Job]:
+def jobs_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[Job]:
     """The jobs that a sweep command would run."""
-    seen: list[runs.Job] = []
+    seen: list[Job] = []
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "sweep", lambda jobs, *rest: seen.extend(jobs) or [])
+        patch.setattr(cli, "sweep", lambda jobs, *rest: seen.extend(jobs) or [])
         assert call(["sweep", *words]) == 0
     return seen
 
 
 def test_the_papers_two_studies(monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds, preset = ["--seeds", *"01234"], core.preset("ta-smnist")
+    seeds, base = ["--seeds", *"01234"], preset("ta-smnist")
     gammas = ["0.02", "0.05", "0.1", "0.2", "0.3", "0.5"]
     jobs = jobs_of(monkeypatch, "ta-smnist", "--gamma", *gammas, *seeds)
     assert [(job.config, job.seed) for job in jobs] == [
-        (dataclasses.replace(preset, gamma=float(g)), seed) for g in gammas for seed in range(5)
+        (dataclasses.replace(base, gamma=float(g)), seed) for g in gammas for seed in range(5)
     ]
     assert jobs[-1].path == Path("runs/sweeps/ta-smnist/rcl-cpb,gamma=0.5-seed4.json")
     sizes = [16, 32, 64, 128, 256]
@@ -127,7 +128,7 @@ def test_the_papers_two_studies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_any_config_field_can_be_swept(monkeypatch: pytest.MonkeyPatch) -> None:
-    hints, base = get_type_hints(core.Config), core.preset("ta-smnist", "rcl-cpb-A")
+    hints, base = get_type_hints(core.Config), preset("ta-smnist", "rcl-cpb-A")
     for field in dataclasses.fields(core.Config):
         value, choices = getattr(base, field.name), get_args(hints[field.name])
         if isinstance(value, bool):
@@ -152,8 +153,8 @@ def test_a_sweep_at_another_methods_final_size(
 ) -> None:
     """Seed by seed, as `run --size-of`; with --hidden it would be labelled wrongly."""
     words = ["ta-smnist", "--method", "vcl", "--size-of", "rcl-cpb", "--seeds", *"01"]
-    words += ["--kl-weight", "0.1", "0.3", "--out", str(runs.RESULTS)]
-    ends = [r.hidden[-1] for r in runs.load_records(runs.RESULTS, "ta-smnist", "rcl-cpb")]
+    words += ["--kl-weight", "0.1", "0.3", "--out", str(RESULTS)]
+    ends = [r.hidden[-1] for r in load_records(RESULTS, "ta-smnist", "rcl-cpb")]
     jobs = jobs_of(monkeypatch, *words)
     assert [list(job.config.hidden) for job in jobs] == ends[:2] * 2
     assert ends[0] != ends[1]
@@ -169,8 +170,8 @@ def test_a_sweep_at_another_methods_final_size(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "name a Config field and its values"),
-        ("--gamma", "name a Config field and its values"),
+        ("", "name a field of the settings and its values"),
+        ("--gamma", "name a field of the settings and its values"),
         ("0.1 0.2", "not understood: 0.1"),
         ("--gamma 0.1 --workers 0", "--workers"),
         ("--gamma 0.1 --seeds", "--seeds"),
@@ -195,27 +196,32 @@ def test_a_mistake_is_one_sentence(
 
 
 @pytest.fixture(scope="module")
-def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The records of the small sweep, each run alone and in this process."""
-    out = tmp_path_factory.mktemp("alone")
-    torch.set_num_threads(2)  # a sweep gives each run one nevertheless
-    words = ["sweep", "ta-smnist", "--data-dir", str(data), *SMALL, "--workers", "1"]
-    assert call([*words, "--out", str(out)]) == 0
-    found = records(out)
-    assert len(found) == 4 and len({str(r["accuracy"]) for r in found.values()}) > 1
-    assert {r["threads"] for r in found.values()} == {1}
-    return found
+def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    """The records of four runs, each alone and in this process."""
+
+    @cache
+    def recorded(*words: str) -> dict[str, Any]:
+        out = tmp_path_factory.mktemp("alone")
+        torch.set_num_threads(2)  # a sweep gives each run one nevertheless
+        command = ["sweep", "ta-smnist", "--data-dir", str(data), *words, "--workers", "1"]
+        assert call([*command, "--out", str(out)]) == 0
+        found = records(out)
+        assert len(found) == 4 and len({str(r["accuracy"]) for r in found.values()}) > 1
+        assert {r["threads"] for r in found.values()} == {1}
+        return found
+
+    return recorded
 
 
 def test_a_sweep_gives_the_same_records_with_any_number_of_workers(
-    sweep: Any, alone: dict[str, Any], tmp_path: Path
+    sweep: Any, alone: Any, tmp_path: Path
 ) -> None:
     """The real command; one bar over all runs, and a row of the table a setting."""
-    words = sweep(*SMALL, "--workers", "2", "--out", ".")
+    words = sweep(*QUICK, "--workers", "2", "--out", ".")
     with started(str(SCRIPT), *words, cwd=tmp_path) as process:
         out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
-    assert records(tmp_path) == alone
+    assert records(tmp_path) == alone(*QUICK)
     assert "4/4" in err and "epoch" not in err and "Traceback" not in err
     rows = [line.split() for line in out.splitlines() if " recorded " in line]
     assert [(row[1].split(",")[1], row[-1]) for row in rows] == [
@@ -232,10 +238,10 @@ def test_a_finished_run_is_never_done_again(
 ) -> None:
     words = sweep(*ONE, "--out", str(tmp_path), "--workers", "1")
     assert call([*words, "--seeds", "0", "0"]) == 0  # named twice, run once
-    before, ran, run_job = files(tmp_path), [], runs.run_job
+    before, ran, run_job = files(tmp_path), [], module.run_job
     assert len(before) == 1
     monkeypatch.setattr(
-        runs, "run_job", lambda job, **how: ran.append(job.seed) or run_job(job, **how)
+        module, "run_job", lambda job, **how: ran.append(job.seed) or run_job(job, **how)
     )
     assert call([*words, "--seeds", "0", "1", "0"]) == 0
     assert ran == [1] and before.items() < files(tmp_path).items()
@@ -262,9 +268,9 @@ def test_a_record_of_other_settings_is_named_and_not_in_the_table(
     words = sweep(*ONE, "--out", str(tmp_path), "--workers", "1", "--seeds")
     assert call([*words, "0", "1"]) == 0
     path = next(tmp_path.rglob("*-seed0.json"))
-    record = runs.load_record(path)
+    record = load_record(path)
     record.config["gamma"] = [0.7]
-    runs.save_record(record, path)
+    save_record(record, path)
     before = files(tmp_path)
     capsys.readouterr()
     assert call([*words, "0", "1"]) == 2
@@ -276,9 +282,9 @@ def test_a_record_of_other_settings_is_named_and_not_in_the_table(
 
 def test_two_runs_never_share_a_file(tmp_path: Path) -> None:
     config = core.Config(hidden=(4, 4))
-    job = runs.Job("ta-smnist", "rcl-cpb", 0, config, tmp_path / "a.json")
-    with pytest.raises(core.RclCpbError, match="give each its own path"):
-        runs.sweep([job, job, job._replace(seed=1)])
+    job = Job("ta-smnist", "rcl-cpb", 0, config, tmp_path / "a.json")
+    with pytest.raises(RclCpbError, match="give each its own path"):
+        module.sweep([job, job, job._replace(seed=1)])
     assert not files(tmp_path)
 
 
@@ -287,17 +293,19 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, {folder!r})
-import rclcpb_core as core
-import rclcpb_runs as runs
+from rclcpb.jobs import Job
+from rclcpb.sweep import sweep, sweep_jobs
+from rclcpb_core import Config
 
-config = core.Config(hidden=(4, 4), epochs=1, coreset=4)
-base = runs.Job("ta-smnist", "rcl-cpb", 0, config, Path("found"), {data!r})
-jobs = runs.sweep_jobs(base, {{"gamma": [0.1, "0.2,0.3"], "decay": [True]}}, range(2))
+config = Config(hidden=(4, 4), epochs=1, coreset=4)
+base = Job("ta-smnist", "rcl-cpb", 0, config, Path("found"), {data!r})
+jobs = sweep_jobs(base, {{"gamma": [0.1, "0.2,0.3"], "decay": [True]}}, range(2))
 jobs.append(base._replace(path=Path("mine.json")))
-assert runs.sweep(jobs) == []
+assert sweep(jobs) == []
 """
 
 
+@pytest.mark.long
 def test_a_sweep_from_a_notebook(data: Path, tmp_path: Path) -> None:
     """In a real kernel, over all cores."""
     code = NOTEBOOK.format(folder=str(SCRIPT.parent), data=str(data))
@@ -319,15 +327,16 @@ def test_a_sweep_from_a_notebook(data: Path, tmp_path: Path) -> None:
 
 def half_way(folder: Path) -> bool:
     """A run has saved its first task, and some are not done."""
-    return any(folder.rglob("*.safetensors")) and len(records(folder)) < 4
+    return any(folder.rglob("*.checkpoint")) and len(records(folder)) < 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_the_same_command_goes_on_after_a_stop(
-    how: signal.Signals, sweep: Any, alone: dict[str, Any], tmp_path: Path
+    how: signal.Signals, sweep: Any, alone: Any, tmp_path: Path
 ) -> None:
     """Ctrl-C, which a terminal sends to all its processes, or kill -9 of the sweep."""
-    words = sweep(*SMALL, "--out", str(tmp_path))
+    words = sweep(*SLOW, "--out", str(tmp_path))
     with started(str(SCRIPT), *words, "--workers", "2", cwd=tmp_path) as process:
         wait_for(lambda: half_way(tmp_path), process)
         if how == signal.SIGINT:
@@ -341,10 +350,11 @@ def test_the_same_command_goes_on_after_a_stop(
             process.wait()
         assert len(records(tmp_path)) < 4
         assert call([*words, "--workers", "1"]) == 0
-    assert records(tmp_path) == alone
-    assert not list(tmp_path.rglob("*.safetensors"))
+    assert records(tmp_path) == alone(*SLOW)
+    assert not list(tmp_path.rglob("*.checkpoint"))
 
 
+@pytest.mark.long
 def test_the_processes_of_a_killed_sweep_end_and_free_their_runs(
     sweep: Any, tmp_path: Path
 ) -> None:
@@ -358,30 +368,30 @@ def test_the_processes_of_a_killed_sweep_end_and_free_their_runs(
         assert not psutil.wait_procs(workers, timeout=60)[1]
 
 
-def test_a_sweep_survives_a_killed_worker(
-    sweep: Any, alone: dict[str, Any], tmp_path: Path
-) -> None:
-    words = sweep(*SMALL, "--workers", "2", "--out", ".")
+@pytest.mark.long
+def test_a_sweep_survives_a_killed_worker(sweep: Any, alone: Any, tmp_path: Path) -> None:
+    words = sweep(*SLOW, "--workers", "2", "--out", ".")
     with started(str(SCRIPT), *words, cwd=tmp_path) as process:
         wait_for(lambda: half_way(tmp_path), process)
         running_in(tmp_path, process.pid)[0].kill()
         assert len(records(tmp_path)) < 4
         _, err = process.communicate(timeout=600)
         assert process.returncode == 0, err
-    assert records(tmp_path) == alone
-    assert not list(tmp_path.rglob("*.safetensors"))
+    assert records(tmp_path) == alone(*SLOW)
+    assert not list(tmp_path.rglob("*.checkpoint"))
 
 
+@pytest.mark.long
 def test_a_run_whose_process_always_dies_is_named_and_the_rest_go_on(
     data: Path, tmp_path: Path
 ) -> None:
     """As one does that needs too much memory; it takes its neighbours along."""
     config = core.Config(hidden=(4, 4), epochs=1, coreset=4)
-    job = runs.Job("ta-smnist", "rcl-cpb", 0, config, tmp_path, str(data))
+    job = Job("ta-smnist", "rcl-cpb", 0, config, tmp_path, str(data))
     jobs = [job._replace(seed=k, path=tmp_path / f"{k}.json") for k in range(5)]
     bad: Any = Rebuilt(os._exit, 1)
     jobs[1] = jobs[1]._replace(data_dir=bad)
-    assert runs.sweep(jobs, workers=2) == ["1.json: its process died (out of memory?)"]
+    assert module.sweep(jobs, workers=2) == ["1.json: its process died (out of memory?)"]
     assert records(tmp_path).keys() == {"0.json", "2.json", "3.json", "4.json"}
 
 
@@ -410,121 +420,165 @@ def running_in(folder: Path, *parents: int) -> list[psutil.Process]:
 
 
 @contextmanager
-def cluster(folder: Path, workers: int, **environment: str) -> Iterator[Any]:
-    """A scheduler and workers of two threads, as processes: its address, and they."""
-    common = ["--no-dashboard", "--host", "127.0.0.1"]
-    note = folder / "scheduler.json"
+def cluster(
+    folder: Path, workers: int, lacking: tuple[str, ...] = ()
+) -> Iterator[tuple[str, list[Any]]]:
+    """A scheduler and workers of two threads, as processes: its address, and they.
+
+    Those named in `lacking`, "scheduler" or "worker", find a broken rclcpb.
+    """
+    note, broken = folder / "scheduler.json", folder / "broken"
+    (broken / "rclcpb").mkdir(parents=True)
+    (broken / "rclcpb" / "__init__.py").write_text("raise ImportError('not here')")
+
+    def start(role: str, *options: str) -> Any:
+        path = broken if role in lacking else SCRIPT.parent
+        words = ["-m", f"distributed.cli.dask_{role}", *options]
+        words += ["--no-dashboard", "--host", "127.0.0.1"]
+        return stack.enter_context(started(*words, cwd=folder, PYTHONPATH=str(path)))
+
     with ExitStack() as stack:
-        scheduler = stack.enter_context(
-            started(
-                "-m",
-                "distributed.cli.dask_scheduler",
-                "--port",
-                "0",
-                *common,
-                "--scheduler-file",
-                str(note),
-                cwd=folder,
-                **environment,
-            )
-        )
+        scheduler = start("scheduler", "--port", "0", "--scheduler-file", str(note))
         wait_for(lambda: note.exists() and "address" in note.read_text(), scheduler)
         address = json.loads(note.read_text())["address"]
-        processes = [
-            stack.enter_context(
-                started(
-                    "-m",
-                    "distributed.cli.dask_worker",
-                    address,
-                    "--no-nanny",
-                    "--nthreads",
-                    "2",
-                    *common,
-                    "--local-directory",
-                    str(folder),
-                    cwd=folder,
-                    **environment,
-                )
-            )
-            for _ in range(workers)
-        ]
-        yield address, processes
+        threads = ["--no-nanny", "--nthreads", "2", "--local-directory", str(folder)]
+        yield address, [scheduler, *(start("worker", address, *threads) for _ in range(workers))]
+
+
+def test_a_dask_cluster_gives_the_records_of_the_local_run(
+    sweep: Any, alone: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come back over the network; threads of a worker do not mix their noise."""
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir(), here.mkdir()
+    monkeypatch.chdir(here)
+    with cluster(there, 1) as (address, _):
+        assert call(sweep(*QUICK, "--dask", address)) == 0
+    assert records(here) == alone(*QUICK)
+    assert not list(here.rglob("*.lock"))
+    assert len(list((there / "runs").rglob("*.lock"))) == 4
 
 
 @pytest.fixture(scope="module")
 def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Two workers in a folder of their own, as on another machine."""
-    folder = tmp_path_factory.mktemp("there")
-    with cluster(folder, 2, PYTHONPATH=str(SCRIPT.parent)) as (address, processes):
-        yield address, processes, folder
+    with cluster(tmp_path_factory.mktemp("there"), 2) as (address, processes):
+        yield address, processes
 
 
-def test_a_dask_cluster_gives_the_records_of_the_local_run(
-    sweep: Any,
-    alone: dict[str, Any],
-    dask: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """They come back over the network; threads of a worker do not mix their noise."""
-    address, _, there = dask
-    monkeypatch.chdir(tmp_path)
-    assert call(sweep(*SMALL, "--dask", address)) == 0
-    assert records(tmp_path) == alone
-    assert not list(tmp_path.rglob("*.lock"))
-    assert len(list((there / "runs").rglob("*.lock"))) == 4
-
-
+@pytest.mark.long
 def test_a_run_that_dask_gives_up_is_named_and_the_rest_go_on(
     data: Path, dask: Any, tmp_path: Path
 ) -> None:
-    """joblib alone would wait for it for ever."""
     config = core.Config(hidden=(4, 4), epochs=1, coreset=4)
-    job = runs.Job("ta-smnist", "rcl-cpb", 0, config, tmp_path / "a.json", str(data))
-    bad: Any = Rebuilt(json.loads, "{")  # cannot be read there
-    jobs = [job._replace(data_dir=bad, path=tmp_path / "bad.json"), job]
-    (said,) = runs.sweep(jobs, dask=dask[0])
+    job = Job("ta-smnist", "rcl-cpb", 0, config, tmp_path / "a.json", str(data))
+    unreadable: Any = Rebuilt(json.loads, "{")  # there
+    jobs = [job._replace(data_dir=unreadable, path=tmp_path / "bad.json"), job]
+    (said,) = module.sweep(jobs, dask=dask[0])
     assert said.startswith("bad.json: ") and records(tmp_path).keys() == {"a.json"}
 
 
+@pytest.mark.long
+def test_a_run_that_fails_on_a_cluster_is_named_and_the_rest_go_on(
+    sweep: Any, dask: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = sweep(*ONE, "--lr-mu", "0.01", "1e30", "--out", str(tmp_path))
+    assert call([*words, "--dask", dask[0]]) == 2
+    err = capsys.readouterr().err
+    assert "lr_mu=1e30-seed0.json: RclCpbError: task 1, train, epoch 1" in err and one_line(err)
+    assert [r["config"]["lr_mu"] for r in records(tmp_path).values()] == [0.01]
+
+
+@contextmanager
+def meanwhile(action: Callable[[], Any]) -> Iterator[None]:
+    """Something else happens at the same time, and has to have happened in the end."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(action)
+        yield
+        future.result()
+
+
+@pytest.mark.long
 def test_a_sweep_survives_a_dask_worker_killed_half_way(
-    sweep: Any, alone: dict[str, Any], dask: Any, tmp_path: Path
+    sweep: Any, alone: Any, dask: Any, tmp_path: Path
 ) -> None:
     """The other worker goes on from its checkpoint; must be the cluster's last test."""
-    address, (worker, other), _ = dask
-    done: list[int] = []
+    address, (_, worker, other) = dask
 
     def kill() -> None:
         wait_for(lambda: half_way(tmp_path) and running_in(tmp_path, worker.pid), other)
         worker.kill()
-        done.append(len(records(tmp_path)))
+        assert len(records(tmp_path)) < 4
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    assert call(sweep(*SMALL, "--dask", address, "--out", str(tmp_path))) == 0
-    killer.join()
-    assert done[0] < 4 and worker.wait() < 0 and other.poll() is None
-    assert records(tmp_path) == alone
-    assert not list(tmp_path.rglob("*.safetensors"))
+    with meanwhile(kill):
+        assert call(sweep(*SLOW, "--dask", address, "--out", str(tmp_path))) == 0
+    assert worker.wait() < 0 and other.poll() is None
+    assert records(tmp_path) == alone(*SLOW)
+    assert not list(tmp_path.rglob("*.checkpoint"))
 
 
-@pytest.mark.parametrize("lacks", ["the module", "workers"])
+@pytest.mark.long
+def test_a_run_whose_dask_workers_always_die_is_named(
+    sweep: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As they do where memory is short; the cluster tries it some times, and the sweep ends."""
+    out = tmp_path / "out"
+    with cluster(tmp_path / "there", 4) as (address, (scheduler, *workers)):
+
+        def kill() -> None:
+            left = list(workers)
+            while left:
+                wait_for(lambda: any(running_in(out, w.pid) for w in left), scheduler)
+                worker = next(w for w in left if running_in(out, w.pid))
+                worker.kill()
+                left.remove(worker)
+
+        with meanwhile(kill):
+            words = sweep("--epochs", "1000000", "--gamma", "0.1", "--out", str(out))
+            assert call([*words, "--dask", address]) == 2
+    err = capsys.readouterr().err
+    assert "gamma=0.1-seed0.json: KilledWorker: " in err and one_line(err)
+
+
+@pytest.mark.long
+def test_a_scheduler_that_dies_ends_the_sweep(
+    sweep: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a sentence that names the runs, and not in a wait for ever."""
+    out = tmp_path / "out"
+    with cluster(tmp_path / "there", 1) as (address, (scheduler, worker)):
+
+        def kill() -> None:
+            wait_for(lambda: half_way(out), worker)
+            scheduler.kill()
+
+        with meanwhile(kill):
+            assert call(sweep(*SLOW, "--dask", address, "--out", str(out))) == 2
+    err = capsys.readouterr().err
+    assert "runs failed: " in err and "connection to the scheduler" in err and one_line(err)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("lacking", "workers"), [(("scheduler",), 0), (("worker",), 1), ((), 0)], ids=str
+)
 def test_a_cluster_that_lacks_something_is_refused(
-    lacks: str,
+    lacking: tuple[str, ...],
+    workers: int,
     sweep: Any,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And not waited for, as joblib would."""
-    path, out = "" if lacks == "the module" else str(SCRIPT.parent), tmp_path / "out"
-    with cluster(tmp_path, 0, PYTHONPATH=path) as (address, _):
-        if lacks == "workers":
-            monkeypatch.setattr(runs, "PATIENCE", 10)
+    """The package, on the scheduler or on the workers, or any worker: no wait for ever."""
+    out = tmp_path / "out"
+    monkeypatch.setattr(module, "PATIENCE", 20)
+    with cluster(tmp_path / "there", workers, lacking) as (address, _):
         assert call(sweep(*ONE, "--dask", address, "--out", str(out))) == 2
     err = capsys.readouterr().err
     assert f"the Dask cluster at {address} cannot run this" in err and one_line(err)
-    assert "start scheduler and workers in the folder" in err and not out.exists()
+    assert "start scheduler and workers where rclcpb can be imported" in err
+    assert not out.exists()
 
 
 def test_without_dask_installed_it_says_what_to_install(
@@ -536,4 +590,4 @@ def test_without_dask_installed_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert call(sweep(*ONE, "--dask", "tcp://x:8786", "--out", str(tmp_path))) == 2
     err = capsys.readouterr().err
-    assert "pip install -r requirements-cluster.txt" in err and one_line(err)
+    assert "pip install distributed" in err and one_line(err)

@@ -13,9 +13,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-import rclcpb_core as core
+import rclcpb
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 REQUIRE_TIMEOUT = "custom.github-workflows-require-timeout"
 LISTS = ("dependencies", "book", "dev", "cluster")
@@ -115,6 +115,14 @@ def test_pyproject_installs_and_checks_every_module() -> None:
     assert tool["setuptools"]["package-dir"] == book
 
 
+def test_the_tests_install_what_a_cluster_needs() -> None:
+    cluster, dev = (
+        {line.partition("#")[0].strip() for line in read(f"requirements-{name}.txt").splitlines()}
+        for name in ("cluster", "dev")
+    )
+    assert {""} < cluster <= dev | {""}
+
+
 # ------------------------------------------------------------------ commands and builds
 
 
@@ -191,9 +199,9 @@ def test_make_refuses_an_old_python_in_one_sentence(target: str, tmp_path: Path)
 
 
 def test_one_version_everywhere() -> None:
-    assert yaml.safe_load(read("CITATION.cff"))["version"] == core.__version__
+    assert yaml.safe_load(read("CITATION.cff"))["version"] == rclcpb.__version__
     latest = re.search(r"^## (\S+)", read("CHANGELOG.md"), re.MULTILINE)
-    assert latest and latest[1] == core.__version__
+    assert latest and latest[1] == rclcpb.__version__
 
 
 def test_citation_follows_its_schema() -> None:
