@@ -699,14 +699,19 @@ class Learner(Method):
         return ProgressiveBNN(self.image_shape, hidden, settings, trunk).to(self.device)
 
     def body_of(self, start: ProgressiveBNN) -> ProgressiveBNN:
-        """A kept network without its heads, to go on from."""
+        """A kept network's numbers without its heads, to go on from under this config."""
         if start.image_shape != self.image_shape or bool(start.trunk) != self.scenario.trunk:
             raise RclCpbError(
                 f"the network to start from reads images {start.image_shape} and the scenario"
                 f" has {self.image_shape}, or only one of them has convolutions."
             )
-        net = copy.deepcopy(start).to(self.device)
-        net.heads = nn.ModuleList()
+        if len(start.sizes()) != len(self.config.hidden):
+            raise RclCpbError(
+                f"the network to start from has {len(start.sizes())} hidden layers:"
+                f" hidden={self.config.hidden} must have as many numbers."
+            )
+        net, body = self.new_network(start.sizes()), start.state_dict().items()
+        net.load_state_dict({k: v for k, v in body if not k.startswith("heads.")})
         return net
 
     def head(self, t: int) -> int:
