@@ -208,11 +208,11 @@ def test_help(command: Any, args: list[str]) -> None:
 
 
 def test_values_of_a_sweep_are_words_after_a_fields_name() -> None:
-    words = "--gamma 0.1 0.2 --coreset-choice medoids".split()
+    words = ["--gamma", "0.1", "0.2", "--coreset-choice", "medoids"]
     expected = {"gamma": ["0.1", "0.2"], "coreset_choice": ["medoids"]}
     assert cli.swept_values(words) == expected
     for bad in ([], ["0.1", "--gamma"], ["--gamma"]):
-        with pytest.raises(RclCpbError, match="name a field|not understood"):
+        with pytest.raises(RclCpbError, match=r"name a field|not understood"):
             cli.swept_values(bad)
 
 

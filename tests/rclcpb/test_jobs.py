@@ -178,7 +178,7 @@ def test_a_stopped_job_goes_on(
 def test_a_bad_checkpoint_stops_the_job(job: JobMaker, tmp_path: Path) -> None:
     path = tmp_path / "run.checkpoint"
     path.write_bytes(b"broken")
-    with pytest.raises(RclCpbError, match="damaged.*delete it to start this run over"):
+    with pytest.raises(RclCpbError, match=r"damaged.*delete it to start this run over"):
         run_job(job())
     assert files(tmp_path) == {"run.checkpoint": b"broken"}
 
@@ -186,7 +186,7 @@ def test_a_bad_checkpoint_stops_the_job(job: JobMaker, tmp_path: Path) -> None:
 def test_two_jobs_at_once_do_not_mix(job: JobMaker, tmp_path: Path) -> None:
     with (
         FileLock(tmp_path / "run.lock"),
-        pytest.raises(RclCpbError, match="another process is writing .*run.json"),
+        pytest.raises(RclCpbError, match=r"another process is writing .*run\.json"),
     ):
         run_job(job())
     assert not files(tmp_path)
@@ -207,7 +207,7 @@ def test_a_full_disk_ends_a_job_in_one_sentence(
 ) -> None:
     with monkeypatch.context() as broken:
         broken.setattr(os if where == "replace" else Path, where, full)
-        with pytest.raises(RclCpbError, match="No space left on device.*free some space"):
+        with pytest.raises(RclCpbError, match=r"No space left on device.*free some space"):
             run_job(job())
     assert not files(tmp_path)
     assert run_job(job())
