@@ -40,6 +40,9 @@ class Hook:
     def on_task(self, run: Run, stage: Stage) -> None:
         """After a task is learned and evaluated."""
 
+    def on_stop(self, run: Run) -> None:
+        """Where a task is interrupted, by an error or by Ctrl-C."""
+
 
 class Run:
     """A method learns a scenario; iterate over it: a `Stage` comes out after each task.
@@ -77,6 +80,8 @@ class Run:
             del self.stages[learned:]  # a hook may have failed after it
             self.stage, self.spent = before
             self.method.load(state)
+            for hook in self.hooks:
+                hook.on_stop(self)
             raise
 
     def _learn_task(self, t: int) -> Stage:
@@ -209,6 +214,9 @@ class Bar(Hook):
             self.bar.update()
         if len(run.stages) == len(run.scenario.tasks):
             self.bar.close()
+
+    def on_stop(self, run: Run) -> None:
+        self.bar.close()  # what is said next gets a line of its own
 
 
 def _versions() -> dict[str, str]:

@@ -134,7 +134,9 @@ def files(folder: Path) -> dict[str, bytes]:
 def one_line(err: str) -> bool:
     """One sentence after 'error:'; what tqdm draws does not count."""
     text = err[err.index("error:") :]
-    return text.count("\n") == 1 and "Traceback" not in err
+    before = err[: -len(text)]
+    own_line = not before or before.endswith("\n")
+    return own_line and text.count("\n") == 1 and "Traceback" not in err
 
 
 class Harm:

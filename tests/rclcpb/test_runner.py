@@ -202,6 +202,20 @@ def test_the_bar_of_a_run_that_goes_on_starts_where_it_was(name: str, rounds: in
     assert shown == [2 * rounds, 3 * rounds] and bar_of(run).initial == rounds
 
 
+def test_the_bar_of_a_run_that_fails_is_closed(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is said next gets a line of its own; the run goes on with a new bar."""
+
+    def fail(run: Run, done: int) -> None:
+        raise ZeroDivisionError
+
+    run = KINDS["one head"].run([AtEveryRound(fail)], progress=True)
+    with pytest.raises(ZeroDivisionError):
+        next(iter(run))
+    assert bar_of(run).disable and capsys.readouterr().err.endswith("\n")
+    run.hooks.pop()
+    assert next(iter(run)).task == "task 0" and bar_of(run).n == 2
+
+
 def test_the_bar_says_where_the_run_is(capsys: pytest.CaptureFixture[str]) -> None:
     record = runner.learn(tiny.scenario(), tiny.config(epochs=1), progress=True)
     err = capsys.readouterr().err
