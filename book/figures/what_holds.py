@@ -9,12 +9,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from .style import COLOUR, GREEN, GREY, INK, LABEL, MARKER, ORANGE, SKY, VERMILION, WIDTH
+from .style import COLOUR, GREEN, GREY, INK, LABEL, MARKER, ORANGE, PURPLE, SKY, VERMILION, WIDTH
 
 VERDICTS = {  # a verdict's colour and mark
     "holds": (GREEN, "o"),
     "holds in part": (SKY, "D"),
     "depends on the regime": (ORANGE, "s"),
+    "fails its control": (PURPLE, "v"),
     "does not hold": (VERMILION, "X"),
     "not tested yet": (GREY, "_"),
 }
