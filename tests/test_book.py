@@ -20,11 +20,11 @@ import matplotlib.pyplot as plt
 import nbformat
 import numpy as np
 import pytest
+import rclcpb_runs as runs
 from PIL import Image
 from sphinx.errors import ConfigError
 
 import rclcpb_core as core
-import rclcpb_runs as runs
 
 ROOT = Path(__file__).resolve().parents[1]
 BOOK = ROOT / "book"
