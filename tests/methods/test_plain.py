@@ -92,15 +92,25 @@ def test_one_head_is_forgotten_without_a_defence_and_not_in_the_union() -> None:
 
 
 @pytest.mark.parametrize(("name", "heads"), PAIRED)
-def test_a_stopped_run_goes_on_bit_for_bit(name: str, heads: str) -> None:
+def test_a_stopped_run_goes_on_bit_for_bit(
+    name: str, heads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped after every epoch, and between any two tasks."""
     whole, states = field.make(name, heads), []
-    seam.run(whole, watch=lambda t, done: states.append((t, whole.state())))
-    assert len(states) == 6
-    for t, state in states:
+    end = whole.end
+
+    def ended(t: int) -> None:
+        end(t)
+        states.append((t + 1, False, whole.state()))
+
+    monkeypatch.setattr(whole, "end", ended)
+    seam.run(whole, watch=lambda t, done: states.append((t, True, whole.state())))
+    assert len(states) == 9
+    for t, within, state in states:
         assert all(isinstance(v, (int, torch.Tensor)) for v in state.values())
         resumed = field.make(name, heads)
         resumed.load(state)
-        seam.run(resumed, first=t, resumed=True)
+        seam.run(resumed, first=t, resumed=within)
         assert tiny.same(tensors(resumed), tensors(whole))
 
 
