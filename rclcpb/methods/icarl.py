@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
+from rclcpb.method import Samples, samples
 from rclcpb.methods.network import Batch
-from rclcpb.methods.plain import CHUNK, PlainMethod, samples
-from rclcpb_core import Samples
+from rclcpb.methods.plain import CHUNK, PlainMethod
 
 FARTHEST = 4.0  # the squared distance of opposite unit vectors: for classes without exemplars
 

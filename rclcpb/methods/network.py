@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rclcpb_core import TRUNK, Shape
-from rclcpb_data import RclCpbError
+from rclcpb.files import RclCpbError
+from rclcpb.method import Shape
+from rclcpb.settings import Settings
+from rclcpb_core import TRUNK
 
 
 @dataclass(frozen=True)
-class PlainConfig:
+class PlainConfig(Settings):
     """Everything a run depends on besides its method, scenario and seed.
 
     One class serves the family; a method ignores what is not its own. All choices are
@@ -50,30 +51,15 @@ class PlainConfig:
     # icarl
     distillation: float = 1.0  #: weight of the old network's outputs as targets; its authors' 1
 
+    POSITIVE: ClassVar[tuple[str, ...]] = ("hidden", "epochs", "batch_size", "lr", "damping")
+    NOT_NEGATIVE: ClassVar[tuple[str, ...]] = (
+        *("memory", "final_steps", "alpha", "beta", "strength", "keep", "margin", "distillation"),
+    )
+
     def __post_init__(self) -> None:
-        hidden = tuple(self.hidden) if isinstance(self.hidden, Sequence) else (self.hidden,)
-        object.__setattr__(self, "hidden", hidden)
-        if not hidden or min(hidden) < 1:
-            raise RclCpbError(f"hidden={hidden}: give each layer at least one neuron.")
-        for name, hint in get_type_hints(PlainConfig).items():
-            value = getattr(self, name)
-            if name in ("epochs", "batch_size", "lr", "damping") and not 0 < value < math.inf:
-                raise RclCpbError(f"{name}={value}: must be above 0.")
-            if hint in (int, float) and not 0 <= value < math.inf:
-                raise RclCpbError(f"{name}={value}: must be 0 or more.")
-            if "Literal" in str(hint) and value not in get_args(hint):
-                raise RclCpbError(f"{name}={value!r}: choose from {', '.join(get_args(hint))}.")
+        super().__post_init__()
         if self.keep > 1:
             raise RclCpbError(f"keep={self.keep}: a share is at most 1.")
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> PlainConfig:
-        """The settings a record holds; a field younger than it has its default."""
-        if odd := set(values) - {f.name for f in dataclasses.fields(cls)}:
-            names = ", ".join(sorted(odd))
-            raise RclCpbError(f"these settings are from another version (fields: {names}).")
-        fixed: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        return cls(**fixed)
 
 
 def he(layer: nn.Linear | nn.Conv2d) -> Any:

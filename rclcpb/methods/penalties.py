@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rclcpb.method import Samples, samples, seeded
 from rclcpb.methods.network import Batch
-from rclcpb.methods.plain import CHUNK, PlainMethod, samples
+from rclcpb.methods.plain import CHUNK, PlainMethod
 from rclcpb.methods.replay import ER
-from rclcpb_core import Samples, seeded
 
 
 def squared_gradients(

@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from seam import Method, Round, samples
 from torch import Tensor, nn
 
+from rclcpb import method
+from rclcpb.coreset import by_class
+from rclcpb.files import RclCpbError
+from rclcpb.method import Method, Round, Samples, batches, samples, seeded
 from rclcpb.methods.network import Batch, PlainConfig, PlainNet
-from rclcpb_core import Samples, batches, choose_coreset, seeded
-from rclcpb_data import RclCpbError, Scenario
+from rclcpb.scenarios import Scenario
 
 CHUNK = 1000  # images a forward pass outside training
 
@@ -34,17 +36,16 @@ class PlainMethod(Method):
         self, scenario: Scenario, config: PlainConfig, seed: int = 0, device: Any = "cpu"
     ) -> None:
         super().__init__(scenario, config, seed, device)
-        self.task, self.rounds = 0, 0  # the task at hand, and its rounds done
+        self.task = 0  # the one at hand
         self.kept: dict[str, Tensor] = {}
-        self.moments: dict[int, dict[str, Tensor]] = {}  # Adam's, of a fit that was stopped
-        self.optimizer: torch.optim.Adam | None = None
+        self.under_way: dict[str, Any] = {}  # a fit between two of its rounds
         self.remembered: Batch | None = None  # the stored images, once they are asked for
         fewest = min(len(task.y_train) for task in scenario.tasks)
         if self.needs_memory and not config.memory:
             raise RclCpbError("this method lives on stored images: give it a memory above 0.")
         if self.stores and config.memory >= fewest:
             raise RclCpbError(f"memory={config.memory}, but a task has only {fewest} images.")
-        with seeded(seed, "network"):
+        with seeded(self.seed, "network"):
             self.net: Any = self.network()
 
     def network(self) -> nn.Module:
@@ -79,30 +80,30 @@ class PlainMethod(Method):
     # Algorithm: begin, fit, end
 
     def begin(self, t: int, data: Samples) -> None:
-        self.task, self.rounds = t, 0
+        self.task = t
         with seeded(self.seed, t, "head"):
-            self.net.widen(self.outputs(t))
+            self.enlarge(t)
+
+    def enlarge(self, t: int) -> None:
+        """Give the network the size that it has at task t."""
+        self.net.widen(self.outputs(t))
 
     def fit(self, t: int, data: Samples) -> Iterator[Round]:
-        epochs = self.config.epochs
-        self.optimizer = self.adam()
-        for r in range(self.rounds, epochs):
+        epochs, self.optimizer = self.config.epochs, self.adam()
+        first = method.load_moments(self.optimizer, self.under_way) if self.under_way else 0
+        for r in range(first, epochs):
             with seeded(self.seed, t, "fit", r):
                 nll = self.epoch(t, data, r)
             if not math.isfinite(nll):
                 raise RclCpbError(f"task {t + 1}, epoch {r + 1}: the loss is not finite: lower lr.")
-            self.rounds = r + 1
-            yield Round(r + 1, epochs, nll, 0.0)
-        self.optimizer = None
+            self.under_way = {"rounds": r + 1, "moments": self.optimizer}
+            yield Round(r + 1, epochs, nll)
+        self.under_way = {}
 
     def adam(self) -> torch.optim.Adam:
-        """A fresh optimiser, or the one a stopped fit had."""
+        """A fresh optimiser of what is not frozen."""
         trained = [p for p in self.net.parameters() if p.requires_grad]
-        optimizer = torch.optim.Adam(trained, self.config.lr, fused=True)
-        state = optimizer.state_dict() | {"state": self.moments}
-        optimizer.load_state_dict(state)
-        self.moments = {}
-        return optimizer
+        return torch.optim.Adam(trained, self.config.lr, fused=True)
 
     def epoch(self, t: int, data: Samples, done: int) -> float:
         """One pass over the training images, after `done` others; the mean loss on the way."""
@@ -111,7 +112,6 @@ class PlainMethod(Method):
         total = torch.zeros((), device=self.device)
         for step, index in enumerate(batches(number, config.batch_size, steps, self.device)):
             left = 1 - (done + step / steps) / config.epochs
-            assert self.optimizer is not None
             self.optimizer.param_groups[0]["lr"] = config.lr * (left if config.decay else 1)
             total += self.step(t, self.take(t, data, index))
         return (total / steps).item()
@@ -127,7 +127,6 @@ class PlainMethod(Method):
 
     def step(self, t: int, batch: Batch) -> Tensor:
         """One step of Adam; the loss before it."""
-        assert self.optimizer is not None
         self.optimizer.zero_grad()
         loss = self.loss(t, batch)
         loss.backward()
@@ -158,7 +157,8 @@ class PlainMethod(Method):
         """Store some of the task's images, equally many of each class at random."""
         data = samples(self.scenario, t, "train", self.device)
         with seeded(self.seed, t, "memory"):
-            chosen = choose_coreset(data.x, data.y, self.config.memory, "balanced")
+            order = torch.randperm(len(data.y), device=self.device)
+            chosen = by_class(data.x, data.y, self.config.memory, order, medoids=False)
         self.kept[f"memory.{t}"], self.remembered = chosen, None
 
     def fetch(self, j: int, index: Tensor) -> Batch:
@@ -213,31 +213,25 @@ class PlainMethod(Method):
         return sum(len(v) for name, v in self.kept.items() if name.startswith("memory."))
 
     def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"task": self.task, "rounds": self.rounds}
+        state: dict[str, Any] = {"task": self.task}
         state |= {f"net.{name}": value.clone() for name, value in self.net.state_dict().items()}
         state |= {f"kept.{name}": value.clone() for name, value in self.kept.items()}
-        moments = self.optimizer.state_dict()["state"] if self.optimizer else {}
-        for i, values in moments.items():
-            state |= {f"moments.{i}.{name}": value.clone() for name, value in values.items()}
+        if self.under_way:
+            state["rounds"] = self.under_way["rounds"]
+            state |= method.moments(self.under_way["moments"])
         return state
 
     def load(self, state: dict[str, Any]) -> None:
-        self.task, self.rounds = state["task"], state["rounds"]
-        parts: dict[str, dict[str, Tensor]] = {"net": {}, "kept": {}, "moments": {}}
-        for name, value in state.items():
-            part, _, rest = name.partition(".")
-            if part in parts:
-                parts[part][rest] = value.to(self.device, copy=True)
-        self.kept, self.remembered = parts["kept"], None
-        self.fit_size(self.task)
-        self.net.load_state_dict(parts["net"])
-        for name, value in parts["moments"].items():
-            i, _, key = name.partition(".")
-            self.moments.setdefault(int(i), {})[key] = value
-
-    def fit_size(self, t: int) -> None:
-        """Give a new network the size that it has at task t."""
-        self.net.widen(self.outputs(t))
+        self.task, self.remembered, self.under_way = state["task"], None, {}
+        kept = method.below("kept.", state).items()
+        self.kept = {name: value.to(self.device, copy=True) for name, value in kept}
+        with seeded(self.seed, "network"):
+            self.net = self.network()
+            self.enlarge(self.task)
+        self.net.load_state_dict(method.below("net.", state))
+        if "rounds" in state:
+            moments = method.below("moments.", state)
+            self.under_way = {"rounds": state["rounds"], "moments": moments}
 
 
 class Finetune(PlainMethod):
@@ -254,7 +248,7 @@ class Joint(PlainMethod):
         super().begin(t, data)
         with seeded(self.seed, t, "network"):
             self.net = self.network()
-            self.fit_size(t)
+            self.enlarge(t)
 
     def ends(self) -> list[int]:
         """Where each task's images end in the union."""

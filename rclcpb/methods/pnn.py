@@ -10,10 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rclcpb.files import RclCpbError
+from rclcpb.method import Shape
 from rclcpb.methods.network import Batch, convolution, he, pooled, trunk_size
 from rclcpb.methods.plain import CHUNK, PlainMethod
-from rclcpb_core import TRUNK, Samples, Shape, seeded
-from rclcpb_data import RclCpbError, Scenario
+from rclcpb.scenarios import Scenario
+from rclcpb_core import TRUNK
 
 
 class Columns(nn.Module):
@@ -71,14 +73,11 @@ class PNN(PlainMethod):
         super().__init__(scenario, config, seed, device)
 
     def network(self) -> nn.Module:
-        return Columns(self.scenario.image_shape(), self.config.hidden, self.scenario.trunk)
+        net = Columns(self.scenario.image_shape(), self.config.hidden, self.scenario.trunk)
+        net.add(self.outputs(0))
+        return net.to(self.device)
 
-    def begin(self, t: int, data: Samples) -> None:
-        self.task, self.rounds = t, 0
-        with seeded(self.seed, t, "column"):
-            self.fit_size(t)
-
-    def fit_size(self, t: int) -> None:
+    def enlarge(self, t: int) -> None:
         for j in range(len(self.net.columns), t + 1):
             self.net.add(len(self.scenario.tasks[j].classes))
         self.net.to(self.device)

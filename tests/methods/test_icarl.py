@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import field
 import pytest
-import seam
 import torch
 import torch.nn.functional as F
 
-import rclcpb_core as core
+from rclcpb.method import samples, seeded
 from rclcpb.methods.icarl import herd
 
 
@@ -43,7 +42,7 @@ def test_the_loss_by_hand(heads: str) -> None:
         for p in method.net.parameters():
             p.add_(0.1 * torch.randn_like(p))  # a network on its way
     batch, memory = field.first_batch(method, 2), method.memory()
-    with core.seeded("draw"):
+    with seeded("draw"):
         stored = memory.at(method.draw())
     total, count = torch.zeros(()), 0
     for part in (batch, stored):
@@ -57,13 +56,13 @@ def test_the_loss_by_hand(heads: str) -> None:
                 is_class = F.one_hot(y, 6).float()[4:]
                 total = total + F.binary_cross_entropy(p[4:], is_class, reduction="sum")
     by_hand = total.item() / count
-    with core.seeded("draw"):
+    with seeded("draw"):
         assert method.loss(2, batch).item() == pytest.approx(by_hand, rel=1e-4)
 
 
 def test_the_answer_is_the_nearest_mean() -> None:
     method = field.learn("icarl", "single")
-    memory, x = method.memory(), seam.samples(method.scenario, 1, "test").x
+    memory, x = method.memory(), samples(method.scenario, 1, "test").x
     features = F.normalize(method.net.features(memory.x))
     means = torch.stack([features[memory.y == c].mean(0) for c in range(6)])
     nearest = torch.cdist(F.normalize(method.net.features(x)), F.normalize(means)).argmin(1)

@@ -6,12 +6,11 @@ from typing import Any
 
 import field
 import pytest
-import seam
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import rclcpb_core as core
+from rclcpb.method import samples, seeded
 from rclcpb.methods.network import Batch, PlainNet
 from rclcpb.methods.penalties import LP, SI, squared_gradients
 
@@ -41,8 +40,8 @@ def test_squared_gradients_are_each_images_own(trunk: bool) -> None:
 @pytest.mark.parametrize("mask", ["all", "own"])
 def test_the_fisher_is_a_mean_over_answers_drawn_from_the_network(mask: str) -> None:
     method = field.learn("ewc", "single", tasks=2, mask=mask)
-    data, shown = seam.samples(method.scenario, 1, "train"), slice(2 * (mask == "own"), 4)
-    with core.seeded(3, 1, "fisher"), torch.no_grad():
+    data, shown = samples(method.scenario, 1, "train"), slice(2 * (mask == "own"), 4)
+    with seeded(3, 1, "fisher"), torch.no_grad():
         y = torch.multinomial(method.net(data.x)[:, shown].softmax(1), 1)[:, 0]
     expected = by_loop(method.net, data.x, y, shown)
     for name, fisher in method.importance(1).items():

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import field
 import pytest
-import seam
 import tiny
 import torch
 import torch.nn.functional as F
 
-import rclcpb_core as core
+from rclcpb.files import RclCpbError
+from rclcpb.method import samples
 from rclcpb.methods.pnn import PNN
+from rclcpb.runner import Run
 
 
 def test_old_answers_stay_bit_for_bit() -> None:
     method, kept = field.make("pnn"), {}
-    tests = [seam.samples(method.scenario, j, "test").x for j in range(3)]
+    tests = [samples(method.scenario, j, "test").x for j in range(3)]
 
-    def watch(t: int, done: seam.Round) -> None:
+    def watch(run: Run) -> None:
+        t = len(run.stages)
         assert [method.unchanged(j) for j in range(3)] == [j < t for j in range(3)]
         for j in range(t):
             answers = method.net(tests[j], j).detach()
             assert torch.equal(answers, kept.setdefault(j, answers))
 
-    seam.run(method, watch=watch)
+    field.accuracies(method, field.Watch(watch))
     assert set(kept) == {0, 1}
 
 
@@ -43,5 +45,5 @@ def test_its_size() -> None:
 
 
 def test_one_head_cannot_be_had() -> None:
-    with pytest.raises(core.RclCpbError, match="needs to be told the task"):
+    with pytest.raises(RclCpbError, match="needs to be told the task"):
         PNN(tiny.scenario(heads="single"), field.settings())
