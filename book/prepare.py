@@ -1,8 +1,8 @@
 """What the book needs before Sphinx reads it: an extension that _config.yml names.
 
-It writes the table of results, gives the pages the repository's address where that is
-known, and names the cache of executed chapters by all that a chapter may read. These
-variables of the environment decide:
+It writes the table of results and the findings of the first page, gives the pages the
+repository's address where that is known, and names the cache of executed chapters by all
+that a chapter may read. These variables of the environment decide:
 
     RCLCPB_EXECUTE=off     build from the outputs in the notebooks, run nothing
     RCLCPB_CELL_LIMIT      seconds that a cell may take, on a busy machine more than 90
@@ -26,7 +26,9 @@ from sphinx.errors import ConfigError
 
 BOOK = Path(__file__).resolve().parent
 ROOT = BOOK.parent
-sys.path.insert(0, str(ROOT))  # also for the page that autodoc makes of the modules
+sys.path[:0] = [str(ROOT), str(BOOK)]  # also for the page that autodoc makes of the modules
+
+from figures.evidence import findings  # noqa: E402
 
 from rclcpb.tables import at_a_glance  # noqa: E402
 
@@ -43,9 +45,12 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def prepare(app: Sphinx, config: Config) -> None:
-    """Write the generated page and set what only the environment can say."""
-    (BOOK / "generated").mkdir(exist_ok=True)
-    (BOOK / "generated" / "results.md").write_text(at_a_glance(RESULTS), "utf-8")
+    """Write the generated pages and set what only the environment can say."""
+    generated = BOOK / "generated"
+    generated.mkdir(exist_ok=True)
+    (generated / "results.md").write_text(at_a_glance(RESULTS), "utf-8")
+    found = findings(RESULTS) or ["No runs are recorded yet."]
+    (generated / "findings.md").write_text("".join(f"- {line}\n" for line in found), "utf-8")
     os.environ["RCLCPB_STATIC"] = "1"  # for the kernels: no widgets on a page
     if os.environ.get("RCLCPB_EXECUTE") == "off":
         config.nb_execution_mode = "off"
@@ -97,4 +102,6 @@ def as_plain_text(app: Sphinx, what: str, name: str, it: Any, options: Any, line
     """Docstrings are for readers of the code: |mu| is no mark-up; of a module's, the title."""
     if what == "module":
         del lines[1:]
+    if lines and lines[0].startswith("Alias for field number"):  # a NamedTuple's own words
+        lines.clear()
     lines[:] = [re.sub(r"([|*])", r"\\\1", line) for line in lines]

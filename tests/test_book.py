@@ -20,11 +20,15 @@ import matplotlib.pyplot as plt
 import nbformat
 import numpy as np
 import pytest
-import rclcpb_runs as runs
 from PIL import Image
 from sphinx.errors import ConfigError
 
 import rclcpb_core as core
+from rclcpb import runner
+from rclcpb.presets import METHODS, SCENARIOS, make_scenario
+from rclcpb.records import Record, save_record
+from rclcpb.scenarios import Scenario
+from rclcpb.tables import at_a_glance
 
 ROOT = Path(__file__).resolve().parents[1]
 BOOK = ROOT / "book"
@@ -59,7 +63,7 @@ SETUP = code_cells("01_forgetting")[0].source
 
 def test_the_readme_has_the_recorded_results() -> None:
     (table,) = store.TABLE.findall((ROOT / "README.md").read_text("utf-8"))
-    assert table == prepare.results_table(missing=False)  # else: make store
+    assert table == at_a_glance(figures.RESULTS, missing=False)  # else: make store
     assert "RCL" in table
 
 
@@ -232,9 +236,9 @@ CASES = [
 ]
 
 
-def few(name: str, seed: int = 0) -> core.Scenario:
+def few(name: str, seed: int = 0) -> Scenario:
     """A scenario with an eighth of the 5,000 digits' training images."""
-    whole = core.make_scenario(f"{name}-5k", seed)
+    whole = make_scenario(f"{name}-5k", seed)
     tasks = [
         replace(task, x_train=task.x_train[::8], y_train=task.y_train[::8]) for task in whole.tasks
     ]
@@ -242,12 +246,12 @@ def few(name: str, seed: int = 0) -> core.Scenario:
 
 
 @pytest.fixture(scope="session")
-def real_record() -> core.Record:
+def real_record() -> Record:
     config = core.Config(hidden=(8, 8), epochs=1, coreset=10, replay_steps=5)
-    return core.learn(few("ta-smnist"), config, seed=0, method="rcl-cpb")
+    return runner.learn(few("ta-smnist"), config, seed=0, method="rcl-cpb")
 
 
-def keep_record(folder: Path, base: core.Record, seed: int, **fields: Any) -> None:
+def keep_record(folder: Path, base: Record, seed: int, **fields: Any) -> None:
     """A made-up record: the real one with noise on its accuracies and sizes."""
     rng = np.random.default_rng([seed, *f"{folder.name} {fields}".encode()])
     accuracy = [list(np.clip(rng.normal(0.8, 0.1, len(row)), 0, 1)) for row in base.accuracy]
@@ -255,10 +259,10 @@ def keep_record(folder: Path, base: core.Record, seed: int, **fields: Any) -> No
     label = fields.pop("label", fields["method"])
     record = replace(base, seed=seed, accuracy=accuracy, config=config, **fields)
     folder.mkdir(parents=True, exist_ok=True)
-    runs.save_record(record, folder / f"{label}-seed{seed}.json")
+    save_record(record, folder / f"{label}-seed{seed}.json")
 
 
-def some_records(folder: Path, base: core.Record) -> None:
+def some_records(folder: Path, base: Record) -> None:
     """Few seeds, not the same for all methods; a sweep that has just begun."""
     for method, seeds in {
         "rcl-cpb": (0, 1, 2),
@@ -281,11 +285,11 @@ def some_records(folder: Path, base: core.Record) -> None:
     )
 
 
-def all_records(folder: Path, base: core.Record) -> None:
+def all_records(folder: Path, base: Record) -> None:
     """Every scenario, method and seed, and the sweeps."""
     for seed in range(5):
-        for scenario in core.PRESETS:
-            for method in core.METHODS:
+        for scenario in SCENARIOS:
+            for method in METHODS:
                 place = folder / scenario
                 keep_record(place, base, seed, scenario=scenario, method=method)
         sweeps = [("ta-smnist", "gamma", [v], f"{v:g}") for v in (0.05, 0.1, 0.2, 0.3)]
@@ -320,7 +324,7 @@ def test_a_chapter_copes_with_whatever_is_recorded(
     kind: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    real_record: core.Record,
+    real_record: Record,
 ) -> None:
     """Its cells, run here with made-up records: no cell may fail."""
     {"none": lambda *_: None, "some": some_records, "all": all_records}[kind](tmp_path, real_record)
@@ -332,7 +336,7 @@ def test_a_chapter_copes_with_whatever_is_recorded(
         monkeypatch.setattr(module, "display", shown.append)
         monkeypatch.setattr(module, "png", lambda fig, *_: plt.close(fig) or PIXEL)
     if name in ("08_ablations", "09_sensitivity"):  # what they learn is not the point
-        monkeypatch.setattr(core.Learner, "fit", lambda *_: (0.0, 0.0))
+        monkeypatch.setattr(core.Learner, "fit", lambda *_: iter(()))
     place: dict[str, Any] = {}
     for cell in code_cells(name)[1:]:
         exec(compile(cell.source, f"{name}, {cell.id}", "exec"), place)

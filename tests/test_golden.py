@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import rclcpb_core as core
-import rclcpb_runs as runs
+from rclcpb.records import RESULTS, load_record
 
 HERE = Path(__file__).resolve().parent
-RECORDS = sorted(p for p in runs.RESULTS.rglob("*.json") if "timings" not in p.parts)
+RECORDS = sorted(p for p in RESULTS.rglob("*.json") if "timings" not in p.parts)
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="x86 kernels are fixed")
@@ -27,7 +27,7 @@ def test_golden_runs_end_in_the_same_bits() -> None:
 def test_every_record_loads_and_its_config_is_one_of_today() -> None:
     assert len(RECORDS) >= 260
     for path in RECORDS:
-        record = runs.load_record(path)
+        record = load_record(path)
         config = core.Config.from_json(record.config)
         assert record.scenario in path.parts and path.name.endswith(f"-seed{record.seed}.json")
         assert len(record.accuracy) == len(record.tasks) == len(record.hidden)

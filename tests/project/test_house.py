@@ -29,10 +29,18 @@ ORDER = (
     # what the method stands on, and what knows nothing of it
     *("rclcpb.files", "rclcpb.settings", "rclcpb.distort", "rclcpb.images", "rclcpb.scenarios"),
     *("rclcpb.metrics", "rclcpb.coreset", "rclcpb.fast", "rclcpb.paper", "rclcpb.method"),
+    "rclcpb.resume",
     "rclcpb_core",
     # what knows the method
     "rclcpb.methods",  # and its files, which may import each other
-    *("rclcpb.presets", "rclcpb.records", "rclcpb.runner", "rclcpb.checkpoint", "rclcpb.jobs"),
+    *(
+        "rclcpb.catalogue",
+        "rclcpb.presets",
+        "rclcpb.records",
+        "rclcpb.runner",
+        "rclcpb.checkpoint",
+        "rclcpb.jobs",
+    ),
     *("rclcpb.sweep", "rclcpb.tables", "rclcpb.cli"),
 )
 # These say nothing of ours: a reader may take one of them away and use it alone.
