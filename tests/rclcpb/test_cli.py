@@ -325,7 +325,7 @@ def test_two_at_once_ctrl_c_kill_9_and_the_same_command_to_the_end(
     command: Any, tmp_path: Path
 ) -> None:
     """A second is refused while the first learns; however it stops, nothing is lost."""
-    args = ["run", "ta-smnist-5k", *SMALL, "--epochs", "40"]
+    args = ["run", "ta-smnist-5k", *SMALL, "--epochs", "24"]
     save = tmp_path / FOLDER / "rcl-cpb-seed0.checkpoint"
     process = start(*args, cwd=tmp_path)
     try:

@@ -345,7 +345,7 @@ def test_a_started_run_may_be_stopped_and_kept_like_any_other(
         (lambda path: core.save(tiny.network(trunk=True), path), r"reads images \(3, 8, 8\)"),
         (
             lambda path: core.save(tiny.network(tiny.config(hidden=(5, 5, 5))), path),
-            "3 hidden layers: hidden=.* must have as many",
+            r"hidden\.2; this run needs \(1, 6, 6\) and hidden\.0, hidden\.1\.",
         ),
     ],
 )
