@@ -28,8 +28,15 @@ ORDER = (
     "rclcpb",  # the version, and nothing else
     # what the method stands on, and what knows nothing of it
     *("rclcpb.files", "rclcpb.settings", "rclcpb.distort", "rclcpb.images", "rclcpb.scenarios"),
-    *("rclcpb.metrics", "rclcpb.coreset", "rclcpb.fast", "rclcpb.paper", "rclcpb.method"),
-    "rclcpb.resume",
+    *(
+        "rclcpb.metrics",
+        "rclcpb.coreset",
+        "rclcpb.fast",
+        "rclcpb.paper",
+        "rclcpb.method",
+        "rclcpb.memory",
+    ),
+    *("rclcpb.draws", "rclcpb.kept", "rclcpb.resume"),
     "rclcpb_core",
     # what knows the method
     "rclcpb.methods",  # and its files, which may import each other

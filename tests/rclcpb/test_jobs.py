@@ -342,9 +342,9 @@ def test_a_started_run_may_be_stopped_and_kept_like_any_other(
         (lambda path: path.unlink(), "cannot read .*first.safetensors"),
         (lambda path: path.write_bytes(b"no"), "damaged or not a kept network"),
         (lambda path: path.write_bytes(path.read_bytes()[:-9]), "damaged or not a kept network"),
-        (lambda path: core.save(tiny.network(trunk=True), path), r"reads images \(3, 8, 8\)"),
+        (lambda path: tiny.network(trunk=True).save(path), r"reads images \(3, 8, 8\)"),
         (
-            lambda path: core.save(tiny.network(tiny.config(hidden=(5, 5, 5))), path),
+            lambda path: tiny.network(tiny.config(hidden=(5, 5, 5))).save(path),
             r"hidden\.2; this run needs \(1, 6, 6\) and hidden\.0, hidden\.1\.",
         ),
     ],
