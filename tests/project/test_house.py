@@ -122,7 +122,7 @@ def test_the_graph_sees_every_kind_of_import() -> None:
     assert {"rclcpb.fast", "rclcpb.method", "rclcpb.files", "rclcpb"} <= arrows(CORE)
     assert "rclcpb.cli" not in arrows(CORE)  # which it is only as a command
     assert "rclcpb_core" in arrows(NAMES["rclcpb.jobs"])  # import rclcpb_core as core
-    assert "rclcpb.paper" in arrows(NAMES["rclcpb.presets"])  # from rclcpb import paper
+    assert "rclcpb.paper" in arrows(NAMES["rclcpb.catalogue"])  # from rclcpb import paper
     assert "rclcpb_core" in arrows(NAMES["rclcpb.methods.control"])
     assert "distributed" in foreign(NAMES["rclcpb.sweep"])  # within a function
     assert len(NAMES) > 20 and len(ORDER) == len(set(ORDER))
