@@ -1,7 +1,11 @@
-"""The one error for what a user can put right, and files that are whole or not there."""
+"""The one error for what a user can put right, and files that are whole or not there.
+
+A file that was written stays, also through a power cut: it and its folder are synced.
+"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -21,12 +25,14 @@ class RclCpbError(ValueError):
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Write to a file beside `path` that takes its place only when it is whole."""
+    """Write to a file beside `path` that takes its place only when it is whole, on disk."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         yield part
+        _sync(part)  # before the rename, which may reach the disk before what was written
         os.replace(part, path)
+        _sync(path.parent)
     except OSError as error:
         raise RclCpbError(
             f"cannot write {path} ({error.strerror or error}): free some space or"
@@ -35,6 +41,29 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """A folder, and those it is in, that a power cut does not take away."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        _sync(made.parent)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file's content, or a folder's list of names, is on disk."""
+    folder = path.is_dir()
+    try:
+        place = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)
+    except OSError as error:
+        unable = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # Windows, some network systems
+        if not folder or error.errno not in unable:
+            raise
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> None:

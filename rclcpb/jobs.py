@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 import rclcpb_core as core
 from rclcpb.checkpoint import Checkpoint
-from rclcpb.files import RclCpbError
+from rclcpb.files import RclCpbError, make_folder
 from rclcpb.presets import make_scenario, preset
 from rclcpb.records import Record, load_record, record_path, save_record
 from rclcpb.runner import Run, make
@@ -64,7 +64,7 @@ def file_sha256(path: Path) -> str:
 def run_job(job: Job, progress: bool = False, patience: float = 0) -> Record:
     """Learn and record; a finished job is read back, a stopped one goes on."""
     try:
-        job.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(job.path.parent)
         held = FileLock(job.path.with_suffix(".lock")).acquire(patience)
     except Timeout:
         raise RclCpbError(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from on_disk import one_sentence
+from power import Disk, State
 from running import Harm
 from safetensors import torch as safetensors
 
@@ -82,6 +83,20 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
         pytest.fail("there is nothing to write to")
     assert "--out" in one_sentence(caught.value)
     assert (tmp_path / "file").read_text() == "in the way"
+
+
+@pytest.mark.parametrize("before", [{}, {"new/folder/f.txt": b"old"}])
+def test_a_power_cut_leaves_the_old_file_or_the_new_one(tmp_path: Path, before: dict) -> None:
+    """Whole, at each moment; and the new one from the moment that it is written."""
+    State("before", before).restore(tmp_path)
+    path = tmp_path / "new" / "folder" / "f.txt"
+    with Disk(tmp_path) as disk, replacing(path) as part:
+        part.write_text("new")
+    left = [{k: v for k, v in s.files.items() if "part" not in k} for s in disk.states]
+    new = {"new/folder/f.txt": b"new"}
+    assert before in left and new in left
+    assert all(files in (before, new) for files in left)
+    assert disk.left() == [new, new]
 
 
 # ------------------------------------------------------------------ tensors and their facts
