@@ -27,28 +27,33 @@ OURS = [CORE, *PACKAGE]
 ORDER = (
     "rclcpb",  # the version, and nothing else
     # what the method stands on, and what knows nothing of it
-    *("rclcpb.files", "rclcpb.settings", "rclcpb.distort", "rclcpb.images", "rclcpb.scenarios"),
-    *(
-        "rclcpb.metrics",
-        "rclcpb.coreset",
-        "rclcpb.fast",
-        "rclcpb.paper",
-        "rclcpb.method",
-        "rclcpb.memory",
-    ),
-    *("rclcpb.draws", "rclcpb.kept", "rclcpb.resume"),
+    "rclcpb.files",
+    "rclcpb.settings",
+    "rclcpb.distort",
+    "rclcpb.downloads",
+    "rclcpb.images",
+    "rclcpb.scenarios",
+    "rclcpb.metrics",
+    "rclcpb.coreset",
+    "rclcpb.fast",
+    "rclcpb.draws",
+    "rclcpb.paper",
+    "rclcpb.method",
+    "rclcpb.memory",
+    "rclcpb.kept",
+    "rclcpb.resume",
     "rclcpb_core",
     # what knows the method
     "rclcpb.methods",  # and its files, which may import each other
-    *(
-        "rclcpb.catalogue",
-        "rclcpb.presets",
-        "rclcpb.records",
-        "rclcpb.runner",
-        "rclcpb.checkpoint",
-        "rclcpb.jobs",
-    ),
-    *("rclcpb.sweep", "rclcpb.tables", "rclcpb.cli"),
+    "rclcpb.catalogue",
+    "rclcpb.presets",
+    "rclcpb.records",
+    "rclcpb.runner",
+    "rclcpb.checkpoint",
+    "rclcpb.jobs",
+    "rclcpb.sweep",
+    "rclcpb.tables",
+    "rclcpb.cli",
 )
 # These say nothing of ours: a reader may take one of them away and use it alone.
 ALONE = {"rclcpb.distort", "rclcpb.metrics", "rclcpb.coreset", "rclcpb.fast", "rclcpb.paper"}
