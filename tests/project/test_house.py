@@ -41,7 +41,9 @@ ORDER = (
         "rclcpb.checkpoint",
         "rclcpb.jobs",
     ),
-    *("rclcpb.sweep", "rclcpb.tables", "rclcpb.cli"),
+    *("rclcpb.sweep", "rclcpb.tables"),
+    *("rclcpb.inference", "rclcpb.intake", "rclcpb.growing", "rclcpb.estimator"),
+    "rclcpb.cli",
 )
 # These say nothing of ours: a reader may take one of them away and use it alone.
 ALONE = {"rclcpb.distort", "rclcpb.metrics", "rclcpb.coreset", "rclcpb.fast", "rclcpb.paper"}
