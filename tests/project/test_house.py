@@ -53,6 +53,10 @@ ORDER = (
     "rclcpb.jobs",
     "rclcpb.sweep",
     "rclcpb.tables",
+    "rclcpb.inference",
+    "rclcpb.intake",
+    "rclcpb.growing",
+    "rclcpb.estimator",
     "rclcpb.cli",
 )
 # These say nothing of ours: a reader may take one of them away and use it alone.
