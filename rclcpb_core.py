@@ -147,6 +147,8 @@ class Config(Settings):
                 )
         if self.grow and not self.prune:
             raise RclCpbError("grow=True needs prune=True; VCL is grow=False, prune=False.")
+        if self.optimiser == "natural" and not self.kl_weight:
+            raise RclCpbError("optimiser=natural needs a kl_weight above 0.")
         if self.replay_mix and not self.coreset:
             raise RclCpbError("replay_mix needs a coreset above 0.")
 
@@ -964,7 +966,7 @@ class Learner(Resumable):
         kind = fast.FlatPosterior if fast.handles(net) else PlainPosterior  # the same gradients
         posterior: Posterior = kind(net, heads)
         optimizer = adam(posterior, phase.lr_mu, phase.lr_rho)
-        if self.config.optimiser == "natural":
+        if self.config.optimiser == "natural" and phase.kl_weight:  # without KL no precision
             optimizer = Natural(posterior, phase.lr_mu, phase.lr_rho, phase.kl_weight)
         first = method.load_moments(optimizer, resume) if resume else 0
         for r in range(first, len(phase.rounds)):
