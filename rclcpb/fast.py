@@ -137,7 +137,7 @@ class FlatPosterior:
         self.drawn = graph_end if self.local else len(mu)
         self.weights = torch.empty_like(mu)  # mu + sigma eps, as far as they are drawn
         self.scale = torch.empty_like(mu)  # sigma of these, the variance of the others
-        self.minus_one = -torch.ones((), device=mu.device)
+        self.minus_one = -mu.new_ones(())
         gradients = self.mu.grad, self.rho.grad
         # Autograd adds to its layers' gradients; those of a head without samples stay 0.
         self.zeroed = [gradients[0][:graph_end], *(g[heads_start:] for g in gradients)]
@@ -169,7 +169,7 @@ class FlatPosterior:
         """Draw the normals from which the coming steps take their noise."""
         outputs = sum(layer.shape[0] for layer in self.layers[self.graph_layers :])
         need = self.drawn + (batch * outputs if self.local else 0)
-        self.pool = torch.randn(self.POOL * need, device=self.mu.device)
+        self.pool = torch.randn(self.POOL * need, device=self.mu.device, dtype=self.mu.dtype)
         starts = torch.randint((self.POOL - 1) * need // 16 + 1, (steps,))
         self.starts = iter((16 * starts).tolist())  # aligned slices are read faster
 
@@ -289,7 +289,7 @@ def _first_outputs(layer: Layer, x: Tensor, samples: int) -> Iterator[Tensor]:
     """
     mean, spread = layer.moments(x)
     spread.sqrt_()
-    row = torch.randn(16 * samples * len(mean) + len(x), device=x.device)
+    row = mean.new_empty(16 * samples * len(mean) + len(x)).normal_()
     noise = row.unfold(0, len(x), 16)[: samples * len(mean)].view(samples, *mean.shape)
     first = torch.empty_like(mean)
     return (torch.addcmul(mean, spread, one, out=first) for one in noise)

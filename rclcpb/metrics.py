@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 
@@ -15,7 +14,7 @@ def score(probabilities: Tensor, y: Tensor, bins: int = 15) -> tuple[float, floa
     right = (answer == y).float()
     nll = -probabilities.gather(1, y[:, None]).clamp_min(1e-12).log().mean()
     place = (confidence * bins).long().clamp(0, bins - 1)  # 0 for a NaN
-    gap = torch.zeros(bins, device=y.device).index_add_(0, place, right - confidence)
+    gap = confidence.new_zeros(bins).index_add_(0, place, right - confidence)
     return right.mean().item(), nll.item(), (gap.abs().sum() / len(y)).item()
 
 

@@ -27,7 +27,8 @@ OURS = [CORE, *PACKAGE]
 ORDER = (
     "rclcpb",  # the version, and nothing else
     # what the method stands on, and what knows nothing of it
-    *("rclcpb.files", "rclcpb.settings", "rclcpb.distort", "rclcpb.images", "rclcpb.scenarios"),
+    *("rclcpb.files", "rclcpb.settings", "rclcpb.checks", "rclcpb.distort", "rclcpb.images"),
+    "rclcpb.scenarios",
     *("rclcpb.metrics", "rclcpb.coreset", "rclcpb.fast", "rclcpb.paper", "rclcpb.method"),
     "rclcpb.resume",
     "rclcpb_core",
@@ -37,6 +38,7 @@ ORDER = (
         "rclcpb.catalogue",
         "rclcpb.presets",
         "rclcpb.records",
+        "rclcpb.undo",
         "rclcpb.runner",
         "rclcpb.checkpoint",
         "rclcpb.jobs",
