@@ -49,12 +49,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rclcpb import fast, method
-from rclcpb.coreset import by_class
+from rclcpb import checks, fast, method
+from rclcpb.coreset import CHOICES, by_class, leaving_one
 from rclcpb.draws import sampled_logits
 from rclcpb.files import RclCpbError
 from rclcpb.kept import NUMBERS, KeptLayer, KeptNetwork
 from rclcpb.method import Phase, Round, Samples, Shape, batches, seeded
+from rclcpb.metrics import utilisation
 from rclcpb.resume import Resumable
 from rclcpb.scenarios import Scenario, Task
 from rclcpb.settings import Settings
@@ -194,7 +195,8 @@ class BayesLayer(KeptLayer):
         settings, fan_in = self.settings, math.prod(shape[1:])
         he = settings.mu_init == "fan-in"
         deviation = math.sqrt(2 / fan_in) if he else settings.mu_scale
-        mu = deviation * torch.randn(math.prod(shape) + shape[0], device=device)
+        number = math.prod(shape) + shape[0]
+        mu = deviation * torch.randn(number, device=device, dtype=torch.float32)
         if he:
             mu[-shape[0] :] = 0
         return {
@@ -524,6 +526,7 @@ def logits(net: ProgressiveBNN, x: Tensor, head: int, samples: int) -> Tensor:
     return torch.stack([net(x, head) for _ in range(samples)])
 
 
+@method.full_precision()
 @torch.no_grad()
 def predict(
     net: ProgressiveBNN, x: Tensor, head: int = 0, samples: int = 10, mirror: bool = False
@@ -532,6 +535,7 @@ def predict(
 
     With `mirror`, half of the samples (of two or more) see the images mirrored.
     """
+    checks.prediction(net, x, head, samples, mirror)
     net = net.seen_by(head)
     pixels, flipped = math.prod(x.shape[2:]), samples // 2 if mirror else 0
     convolved = (layer.shape[0] * pixels for layer in net.trunk)
@@ -554,6 +558,7 @@ def predict(
 
 def prune(net: ProgressiveBNN, config: Config) -> list[Tensor]:
     """Re-initialise the weights with SNR < beta (Eq. 4); delta_k, their number a layer."""
+    checks.thresholds(net, config)
     deltas = []
     for k, layer in enumerate(net.growable):
         mask = layer.snr() < config.threshold("beta", k)
@@ -567,15 +572,16 @@ MEANS_FROM, MEANS_FROM_TRUNK = 2048, 1024
 MEANS_FROM_STORED = 1792  # and of the stored ones, if they count, too
 
 
+@method.full_precision()
 @torch.no_grad()
 def class_means(net: ProgressiveBNN, x: Tensor, y: Tensor, classes: int) -> list[Tensor]:
     """phi of Eq. 5: mean activation (classes, neurons) of every hidden layer."""
-    sums = [torch.zeros(classes, n, device=x.device) for n in net.sizes()]
+    sums = [x.new_zeros(classes, n) for n in net.sizes()]
     chunk = 256 if net.trunk else 2048  # what fits the cache is twice as fast
     for xs, ys in zip(x.split(chunk), y.split(chunk), strict=True):
         for total, activation in zip(sums, net.activations(xs), strict=True):
             total.index_add_(0, ys, activation)
-    counts = torch.zeros(classes, device=x.device).index_add_(0, y, torch.ones_like(y).float())
+    counts = x.new_zeros(classes).index_add_(0, y, torch.ones_like(y).float())
     return [total / counts[:, None] for total in sums]
 
 
@@ -615,6 +621,7 @@ def grow(
 
     With old_heads=False the heads there are go without.
     """
+    checks.growth(net, alpha)
     more = dict(zip(net.growable, alpha, strict=True))
     extra_in = 0
     for layer in net.body:
@@ -627,25 +634,13 @@ def grow(
             head.grow(0, extra_in, zero)
 
 
-def utilisation(net: ProgressiveBNN, config: Config) -> list[float]:
-    """The share of each hidden layer's weights that are significant, SNR >= beta."""
-    return [
-        (layer.snr() >= config.threshold("beta", k)).float().mean().item()
-        for k, layer in enumerate(net.growable)
-    ]
-
-
 # ------------------------------------------------------------------------------ coreset
 
 
 def choose_coreset(x: Tensor, y: Tensor, size: int, choice: str) -> Tensor:
     """Indices of the samples to store: at random, as in the paper, or as rclcpb/coreset.py can."""
-    if size >= len(x):
-        raise RclCpbError(
-            f"a coreset of {size} from a task of {len(x)} samples leaves none to train"
-            " on: choose a smaller coreset."
-        )
-    order = torch.randperm(len(x), device=x.device)
+    checks.coreset(x, y, size, choice, CHOICES)
+    order = leaving_one(y, torch.randperm(len(x), device=x.device))
     return order[:size] if choice == "random" else by_class(x, y, size, order, choice == "medoids")
 
 
@@ -658,7 +653,7 @@ def eq8(
     """Eq. 8 for a batch, its sign turned and divided by N: NLL under one draw, NLL + KL / N."""
     x = torch.cat([part.x for part in parts])
     features = net.features(x, drawn).split([len(part.y) for part in parts])
-    nll = torch.zeros((), device=x.device)
+    nll = x.new_zeros(())
     for part, piece in zip(parts, features, strict=True):  # samples of one head
         head: Any = net.heads[part.head]
         targets = part.y if part.answers is None else part.answers
@@ -741,7 +736,7 @@ def train_round(
     With `stored` sets, as many images as the phase mixes in, of one of them, join each batch.
     """
     device = data.y.device
-    total = torch.zeros((), device=device)
+    total = data.x.new_zeros(())
     posterior.new_round(steps, min(phase.batch, len(data.y)) + (phase.mixed if stored else 0))
     for index in batches(len(data.y), phase.batch, steps, device):
         parts = [data.take(index, shape, phase.augment)]
@@ -765,6 +760,7 @@ class Learner(Resumable):
     """
 
     config: Config
+    takes = Config
 
     def __init__(
         self,
@@ -784,7 +780,7 @@ class Learner(Resumable):
         self.kept_head: BayesLinear | None = None  # a single head before it was widened
         self.under_way: dict[str, Any] = {}  # a fit between two of its rounds
         self.structure: dict[str, Any] = {"pruned": [], "shared": [], "added": []}
-        with seeded(seed, "network"):
+        with seeded(self.seed, "network"):
             self.net = self.new_network(config.hidden)
         self.n_init = self.net.sizes()
         if start is not None:
@@ -914,11 +910,16 @@ class Learner(Resumable):
 
     @torch.no_grad()
     def restore_rows(self, kept: BayesLinear) -> None:
-        """Old classes' output weights as they were after the last task's replay."""
-        rows, head = kept.shape[0], self.net.heads[0]
+        """Old classes' output weights as they were after the last task's replay.
+
+        A class that is in the task again keeps what it has just learned.
+        """
+        known, task = self.scenario.columns(self.learned), self.scenario.tasks[self.learned]
+        rows = [r for r in range(kept.shape[0]) if known[r] not in task.classes]
         for name in ("mu", "rho"):
-            weight, bias = head.split(getattr(head, name))
-            weight[:rows], bias[:rows] = kept.split(getattr(kept, name))
+            parts = [head.split(getattr(head, name)) for head in (self.net.heads[0], kept)]
+            for new, old in zip(*parts, strict=True):
+                new[rows] = old[rows]
 
     def stored_sets(self, tasks: int) -> list[Samples]:
         """CT of the first tasks: one set a head."""

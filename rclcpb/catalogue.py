@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from rclcpb import paper, scenarios
+from rclcpb import checks, paper, scenarios
 from rclcpb.files import RclCpbError
-from rclcpb.images import load_images
+from rclcpb.images import Images, load_images
 from rclcpb.paper import PaperRow
 from rclcpb.scenarios import Scenario
 from rclcpb_core import Config
@@ -32,11 +32,16 @@ class ScenarioEntry:
     paper: tuple[PaperRow, ...] = ()  #: the first row of a method is its main one
 
 
+def _images(name: str, root: Folder) -> Images:
+    """An image set that nobody else has: scenarios need not copy it."""
+    return Images(*map(checks.own, load_images(name, root)))
+
+
 def _mnist(make: Callable[..., Scenario], heads: str) -> Callable[[str, int, Folder], Scenario]:
     """A scenario on MNIST, or, under a name with -5k, on 5,000 embedded digits."""
 
     def made(name: str, seed: int, root: Folder) -> Scenario:
-        images = load_images("mnist5k" if name.endswith("-5k") else "mnist", root)
+        images = _images("mnist5k" if name.endswith("-5k") else "mnist", root)
         seeds = {"seed": seed} if make is scenarios.permuted_mnist else {}
         return make(images, heads=heads, name=name, **seeds)
 
@@ -45,12 +50,12 @@ def _mnist(make: Callable[..., Scenario], heads: str) -> Callable[[str, int, Fol
 
 def _cifar100(heads: Literal["multi", "single"]) -> Callable[[str, int, Folder], Scenario]:
     return lambda name, seed, root: scenarios.split_cifar100(
-        load_images("cifar100", root), heads, seed, name
+        _images("cifar100", root), heads, seed, name
     )
 
 
 def _sequence(name: str, seed: int, root: Folder) -> Scenario:
-    mnist, svhn, cifar10 = (load_images(one, root) for one in ("mnist", "svhn", "cifar10"))
+    mnist, svhn, cifar10 = (_images(one, root) for one in ("mnist", "svhn", "cifar10"))
     return scenarios.mnist_svhn_cifar10(mnist, svhn, cifar10, name)
 
 

@@ -35,8 +35,12 @@ def distort(x: Tensor, image_shape: tuple[int, int, int], kind: str, flip: bool 
 
     flip=False leaves out the mirroring that some kinds have.
     """
+    if kind not in DISTORTIONS:
+        raise ValueError(f"no distortion {kind!r}: choose from {', '.join(DISTORTIONS)}.")
+    if math.prod(x.shape[1:]) != math.prod(image_shape) or not x.is_floating_point():
+        raise ValueError(f"{x.dtype} images {tuple(x.shape)}: wanted floats of {image_shape}.")
     limit, images = DISTORTIONS[kind], x.reshape(len(x), *image_shape)
-    u = 2 * torch.rand(6, len(x), device=x.device) - 1
+    u = 2 * torch.rand(6, len(x), device=x.device, dtype=x.dtype) - 1
     mirror = u[5].sign() if limit.flip and flip else torch.ones_like(u[5])
     move = u[3:5] * (limit.pixels + 0.5)
     if limit.degrees or limit.zoom or limit.shear or limit.bend:
@@ -51,7 +55,7 @@ def _bent(images: Tensor, limit: Affine, u: Tensor, mirror: Tensor, move: Tensor
     n, _, height, width = images.shape
     angle, zoom = math.radians(limit.degrees) * u[0], 1 + limit.zoom * u[1]
     shear = limit.shear * u[2]
-    steps = torch.tensor([2 / width, 2 / height], device=images.device)
+    steps = images.new_tensor([2 / width, 2 / height])
     cos, sin = angle.cos() * zoom, angle.sin() * zoom
     rows = (
         [mirror * cos, -sin + shear, move[0] * steps[0]],
@@ -60,17 +64,17 @@ def _bent(images: Tensor, limit: Affine, u: Tensor, mirror: Tensor, move: Tensor
     theta = torch.stack([torch.stack(row, 1) for row in rows], 1)  # (n, 2, 3)
     grid = F.affine_grid(theta, [n, 1, height, width], align_corners=False)
     if limit.bend:
-        field = limit.bend * torch.randn(n, 2, 4, 4, device=images.device)
-        down, across = (_bicubic(size, field.device) for size in (height, width))
+        field = limit.bend * torch.randn(n, 2, 4, 4, device=images.device, dtype=images.dtype)
+        down, across = (_bicubic(size, field.device, field.dtype) for size in (height, width))
         field = down @ field @ across.t()  # (n, 2, H, W): interpolate, but faster
         grid = torch.addcmul(grid, field.permute(0, 2, 3, 1), steps)
     return F.grid_sample(images, grid, align_corners=False)
 
 
 @cache
-def _bicubic(size: int, device: torch.device) -> Tensor:
+def _bicubic(size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """(size, 4): the bicubic curve through four points, at so many places."""
-    points = torch.eye(4, device=device)[None, :, :, None]
+    points = torch.eye(4, device=device, dtype=dtype)[None, :, :, None]
     curve = F.interpolate(points, (size, 1), mode="bicubic", align_corners=True)
     return curve[0, :, :, 0].t()
 
@@ -79,7 +83,7 @@ def _shifted(images: Tensor, pixels: int, mirror: Tensor, move: Tensor) -> Tenso
     """Moved by whole pixels and mirrored: looked up in the image with a black frame."""
     n, channels, height, width = images.shape
     centre = (width - 1) / 2
-    across = torch.arange(width, device=images.device) - centre
+    across = torch.arange(width, device=images.device, dtype=images.dtype) - centre
     column = mirror[:, None] * across + (centre + move[0][:, None] + pixels)
     row = torch.arange(height, device=images.device) + (move[1][:, None] + pixels)
     high, wide = height + 2 * pixels, width + 2 * pixels

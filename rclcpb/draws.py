@@ -53,7 +53,7 @@ def _first_outputs(layer: Layer, x: Tensor, samples: int) -> Iterator[Tensor]:
     """
     mean, spread = layer.moments(x)
     spread.sqrt_()
-    row = torch.randn(16 * samples * len(mean) + len(x), device=x.device)
+    row = mean.new_empty(16 * samples * len(mean) + len(x)).normal_()
     noise = row.unfold(0, len(x), 16)[: samples * len(mean)].view(samples, *mean.shape)
     first = torch.empty_like(mean)
     return (torch.addcmul(mean, spread, one, out=first) for one in noise)

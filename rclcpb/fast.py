@@ -134,7 +134,7 @@ class FlatPosterior:
         self.drawn = graph_end if self.local else len(mu)
         self.weights = torch.empty_like(mu)  # mu + sigma eps, as far as they are drawn
         self.scale = torch.empty_like(mu)  # sigma of these, the variance of the others
-        self.minus_one = -torch.ones((), device=mu.device)
+        self.minus_one = -mu.new_ones(())
         gradients = self.mu.grad, self.rho.grad
         # Autograd adds to its layers' gradients; those of a head without samples stay 0.
         self.zeroed = [gradients[0][:graph_end], *(g[heads_start:] for g in gradients)]
@@ -173,7 +173,7 @@ class FlatPosterior:
         """Draw the normals from which the coming steps take their noise."""
         outputs = sum(layer.shape[0] for layer in self.layers[self.graph_layers :])
         need = self.drawn + (batch * outputs if self.local else 0)
-        self.pool = torch.randn(self.POOL * need, device=self.mu.device)
+        self.pool = torch.randn(self.POOL * need, device=self.mu.device, dtype=self.mu.dtype)
         starts = torch.randint((self.POOL - 1) * need // 16 + 1, (steps,))
         self.starts = iter((16 * starts).tolist())  # aligned slices are read faster
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Self, cast
 
-import torch
 from torch import Tensor, nn
 
-from rclcpb import __version__
+from rclcpb import __version__, checks
 from rclcpb.files import RclCpbError, load_tensors, save_tensors
 from rclcpb.method import Shape, below, seeded
 
@@ -92,4 +91,4 @@ class KeptNetwork(nn.Module):
             net.about = facts["about"]
         except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise RclCpbError(f"{path} is not a network of this version.") from error
-        return net.to(torch.device(device))
+        return net.to(checks.device(device))

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rclcpb import checks
 from rclcpb.distort import distort
 from rclcpb.files import RclCpbError
 from rclcpb.scenarios import Scenario
+from rclcpb.settings import checked
 
 Shape: TypeAlias = tuple[int, int, int]  # of an image: channels, height, width
 
@@ -72,22 +76,54 @@ def answers_of(sets: Sequence[Samples], head: Any) -> Tensor:
 
 def samples(scenario: Scenario, t: int, split: str = "train", device: Any = "cpu") -> Samples:
     """A task's data as tensors on the device; with heads, task t is head t."""
-    task, device = scenario.tasks[t], torch.device(device)
+    checks.instance("scenario", scenario, Scenario)
+    checks.whole("t", t, 0, len(scenario.tasks) - 1)
+    if split not in ("train", "test"):
+        raise RclCpbError(f"split={split!r}: choose from train, test.")
+    task, device = scenario.tasks[t], checks.device(device)
     x = scenario.inputs(getattr(task, f"x_{split}"), task, device)
     y = scenario.targets(getattr(task, f"y_{split}"), t, device)
     shuffle = task.permutation
-    pixels = None if shuffle is None else torch.from_numpy(shuffle).to(device)
+    pixels = None if shuffle is None else torch.tensor(shuffle, device=device)
     return Samples(x, y, t if scenario.heads == "multi" else 0, pixels, task.mirror)
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Without torch.autocast, whose halves a posterior's widths would not survive."""
+    with ExitStack() as off:
+        for device in ("cpu", "cuda", "mps", "xpu"):
+            if torch.is_autocast_enabled(device):
+                off.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
+class _Turn:
+    """Who draws: torch's generator is one for all threads, so that they take turns."""
+
+    def __init__(self) -> None:
+        self.new()
+        if hasattr(os, "register_at_fork"):  # a child has not the thread that held it
+            os.register_at_fork(after_in_child=self.new)
+
+    def new(self) -> None:
+        self.lock = threading.RLock()
+
+
+_TURN = _Turn()
 
 
 @contextmanager
 def seeded(*key: Any) -> Iterator[None]:
     """Randomness as a function of (seed, task, phase, round) and of nothing before it.
 
-    That is what lets a stopped run go on bit for bit, and runs share a process.
+    That is what lets a stopped run go on bit for bit, and runs share a process. Threads wait
+    for each other here, so that learners in two of them do not disturb each other; numbers
+    that a thread draws from torch elsewhere meanwhile would.
     """
-    digest = hashlib.sha256(repr(key).encode()).digest()
-    with torch.random.fork_rng():
+    plain = tuple(k.item() if hasattr(k, "item") else k for k in key)  # np.int64(0) is 0
+    digest = hashlib.sha256(repr(plain).encode()).digest()
+    with _TURN.lock, full_precision(), torch.random.fork_rng():
         torch.manual_seed(int.from_bytes(digest[:7], "little"))
         yield
 
@@ -179,9 +215,15 @@ class Method:
     goes on bit for bit: `load` the `state`, `store` as before, and `fit` does the rounds left.
     """
 
+    takes: ClassVar[type] = object  #: the settings it wants
+    learned: int | None = None  #: tasks that have ended, if the method counts them
+
     def __init__(self, scenario: Scenario, config: Any, seed: int = 0, device: Any = "cpu") -> None:
-        self.scenario, self.config, self.seed = scenario, config, int(seed)
-        self.device = torch.device(device)
+        checks.instance("scenario", scenario, Scenario)
+        checks.instance("config", config, self.takes)
+        self.scenario, self.config = scenario, config
+        self.seed: int = checked("seed", seed, int)
+        self.device = checks.device(device)
 
     def store(self, t: int, data: Samples) -> Samples:
         """Keep some of the task's data, if the method does; what is left to train on."""

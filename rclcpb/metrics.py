@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 
@@ -15,7 +15,7 @@ def score(probabilities: Tensor, y: Tensor, bins: int = 15) -> tuple[float, floa
     right = (answer == y).float()
     nll = -probabilities.gather(1, y[:, None]).clamp_min(1e-12).log().mean()
     place = (confidence * bins).long().clamp(0, bins - 1)  # 0 for a NaN
-    gap = torch.zeros(bins, device=y.device).index_add_(0, place, right - confidence)
+    gap = confidence.new_zeros(bins).index_add_(0, place, right - confidence)
     return right.mean().item(), nll.item(), (gap.abs().sum() / len(y)).item()
 
 
@@ -37,3 +37,11 @@ def forward_transfer(zero_shot: Sequence[float], chance: Sequence[float]) -> flo
     """FWT: accuracy on a task just before it is learned, above chance."""
     gains = [z - c for z, c in zip(zero_shot[1:], chance[1:], strict=True)]
     return float(np.mean(gains)) if gains else 0.0
+
+
+def utilisation(net: Any, config: Any) -> list[float]:
+    """The share of each hidden layer's weights that are significant, SNR >= beta."""
+    return [
+        (layer.snr() >= config.threshold("beta", k)).float().mean().item()
+        for k, layer in enumerate(net.growable)
+    ]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rclcpb import checks
 from rclcpb.files import RclCpbError
 from rclcpb.kept import KeptNetwork
 from rclcpb.method import Method, Phase, Samples, Shape, below, moments, samples
@@ -30,10 +31,11 @@ class Resumable(Method):
     def check(self) -> None:
         """Refuse what could not be learned to the end."""
         for t, task in enumerate(self.scenario.tasks):
-            if self.config.coreset >= len(task.y_train):
+            if self.config.coreset > len(task.y_train) - len(task.classes):
                 raise RclCpbError(
                     f"coreset={self.config.coreset}, but task {t + 1} ({task.name}) has"
-                    f" only {len(task.y_train)} samples: choose a smaller coreset."
+                    f" only {len(task.y_train)} samples, and keeps one a class to train on:"
+                    " choose a smaller coreset."
                 )
         shuffled = any(task.permutation is not None for task in self.scenario.tasks)
         if shuffled and self.scenario.heads == "single" and self.config.distort != "none":
@@ -44,6 +46,7 @@ class Resumable(Method):
 
     def body_of(self, start: KeptNetwork) -> KeptNetwork:
         """A kept network without its heads, to go on from."""
+        checks.instance("start", start, type(self.net))
         body = copy.deepcopy(start)
         body.heads = torch.nn.ModuleList()
         kept, new = body.forms(), self.net.forms()

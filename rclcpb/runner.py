@@ -7,12 +7,12 @@ for stage in run:
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import platform
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,13 @@ import torch
 from tqdm import tqdm
 
 import rclcpb_core as core
-from rclcpb import __version__, metrics
+from rclcpb import __version__, checks, metrics
 from rclcpb.files import RclCpbError
-from rclcpb.method import Method, Round, samples, seeded
+from rclcpb.method import Method, Round, Samples, samples, seeded
 from rclcpb.presets import METHODS, preset
 from rclcpb.records import Record, Stage
 from rclcpb.scenarios import Scenario
+from rclcpb.undo import a_whole_task
 
 
 class Hook:
@@ -52,6 +53,11 @@ class Run:
     """
 
     def __init__(self, method: Method, hooks: Sequence[Hook] = (), progress: bool = False) -> None:
+        checks.instance("method", method, Method)
+        if not isinstance(hooks, Sequence):
+            raise RclCpbError("hooks: give a list of them, if only of one.")
+        for hook in hooks:
+            checks.instance("hook", hook, Hook)
         self.method, self.scenario, self.seed = method, method.scenario, method.seed
         self.hooks = [*([Bar()] if progress else []), *hooks]
         self.stages: list[Stage] = []
@@ -72,17 +78,8 @@ class Run:
 
     def learn_task(self) -> Stage:
         """The next task as a whole, or nothing of it."""
-        learned, before = len(self.stages), (copy.deepcopy(self.stage), self.spent)
-        state = self.method.state()
-        try:
-            return self._learn_task(learned)
-        except BaseException:
-            del self.stages[learned:]  # a hook may have failed after it
-            self.stage, self.spent = before
-            self.method.load(state)
-            for hook in self.hooks:
-                hook.on_stop(self)
-            raise
+        with a_whole_task(self):
+            return self._learn_task(len(self.stages))
 
     def _learn_task(self, t: int) -> Stage:
         method, began = self.method, self.clock() - self.spent
@@ -93,11 +90,12 @@ class Run:
             self.stage.structure_seconds = self.clock() - ready
             self.stage.zero_shot = self.evaluate(t)[0]
         stage = self.stage
-        for done in method.fit(t, data):
-            stage.train_nll, stage.train_kl = done.nll, done.kl
-            self.spent = self.clock() - began
-            for hook in self.hooks:
-                hook.on_round(self, done)
+        with closing(self.rounds(t, data)) as rounds:
+            for done in rounds:
+                stage.train_nll, stage.train_kl = done.nll, done.kl
+                self.spent = self.clock() - began
+                for hook in self.hooks:
+                    hook.on_round(self, done)
         method.end(t)
         for name, value in method.notes().items():
             setattr(stage, name, value)
@@ -109,6 +107,10 @@ class Run:
         for hook in self.hooks:
             hook.on_task(self, stage)
         return stage
+
+    def rounds(self, t: int, data: Samples) -> Generator[Round]:
+        """Those of the fit, which is closed with this: it may hold the generator of `seeded`."""
+        yield from self.method.fit(t, data)
 
     def scores(self, j: int) -> tuple[float, float, float]:
         """Those of a task whose answers cannot have changed stand."""
@@ -177,7 +179,8 @@ def learn(
     hooks: Sequence[Hook] = (),
 ) -> Record:
     """A whole run in one call; without a config, the method's preset for the scenario."""
-    config = config or preset(scenario.name, method)
+    checks.instance("scenario", scenario, Scenario)
+    config = preset(scenario.name, method) if config is None else config
     learner = make(method, scenario, config, seed, device=device)
     return Run(learner, hooks, progress).finish(method)
 

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Self, cast, get_args, get_origin, get_type_hin
 
 from rclcpb.files import RclCpbError
 
+MOST = 10**7  # epochs, neurons, images: more would fill the memory before anything is learned
+
 
 @cache
 def _hints(kind: Hashable) -> dict[str, Any]:
@@ -30,7 +32,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, hint in _hints(cast(Hashable, type(self))).items():
-            object.__setattr__(self, name, _checked(name, getattr(self, name), hint))
+            object.__setattr__(self, name, checked(name, getattr(self, name), hint))
         for name in self.POSITIVE + self.NOT_NEGATIVE:
             value, positive = getattr(self, name), name in self.POSITIVE
             numbers = value if isinstance(value, tuple) else (value,)
@@ -39,6 +41,8 @@ class Settings:
                 raise RclCpbError(
                     f"{name}={value}: must be {'above 0' if positive else '0 or more'}."
                 )
+            if any(isinstance(n, int) and n > MOST for n in numbers):
+                raise RclCpbError(f"{name}={value}: must be {MOST} or less.")
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
@@ -55,25 +59,32 @@ class Settings:
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
 
-def _checked(name: str, value: Any, hint: Any) -> Any:
-    """The value as its field's type, or one sentence; a lone number serves as a tuple."""
+def checked(name: str, value: Any, hint: Any) -> Any:
+    """The value as its type says, or one sentence; a lone number serves as a tuple."""
     if get_origin(hint) is tuple:
+        value = value.tolist() if hasattr(value, "tolist") else value  # an array's, a tensor's
         values = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
-        return tuple(_checked(name, v, get_args(hint)[0]) for v in values)
+        return tuple(checked(name, v, get_args(hint)[0]) for v in values)
     if choices := get_args(hint):
-        if value not in choices:
-            raise RclCpbError(f"{name}={value!r}: choose from {', '.join(map(str, choices))}.")
-        return value
+        if not isinstance(value, str) or value not in choices:
+            raise RclCpbError(f"{name}={_short(value)}: choose from {', '.join(choices)}.")
+        return str(value)
     if hint is bool:
         if not isinstance(value, bool):
-            raise RclCpbError(f"{name}={value!r}: must be True or False.")
+            raise RclCpbError(f"{name}={_short(value)}: must be True or False.")
         return value
     try:  # numpy's numbers are welcome, words and 2.5 epochs are not
         number = hint(value)
-        fits = not isinstance(value, str | bool) and number == value and math.isfinite(number)
-    except (TypeError, ValueError, OverflowError):
+        fits = not isinstance(value, str | bool) and bool(number == value) and math.isfinite(number)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: a tensor's
         fits = False
     if not fits:
         kind = {int: "a whole number", float: "a finite number"}.get(hint, hint.__name__)
-        raise RclCpbError(f"{name}={value!r}: must be {kind}.")
+        raise RclCpbError(f"{name}={_short(value)}: must be {kind}.")
     return number
+
+
+def _short(value: Any) -> str:
+    """What was given, on one line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -92,7 +92,7 @@ class ICaRL(PlainMethod):
     def answer(self, j: int, x: Tensor) -> Tensor:
         """softmax of -|phi(x) - mean|^2 over the classes that task j may choose from."""
         count = self.outputs(self.task)
-        distance = torch.full((len(x), count), FARTHEST, device=self.device)
+        distance = x.new_full((len(x), count), FARTHEST)
         if self.tasks_stored():
             memory = self.memory()
             features, queries = self.normalised(memory.x), self.normalised(x)

@@ -70,9 +70,14 @@ def he(layer: nn.Linear | nn.Conv2d) -> Any:
     return layer
 
 
+def linear(n_in: int, n_out: int) -> Any:
+    """A fully connected layer, in single precision whatever torch's default is."""
+    return he(nn.Linear(n_in, n_out, dtype=torch.float32))
+
+
 def convolution(n_in: int, n_out: int) -> Any:
     """A 3 x 3 convolution that keeps the size."""
-    return he(nn.Conv2d(n_in, n_out, 3, padding=1))
+    return he(nn.Conv2d(n_in, n_out, 3, padding=1, dtype=torch.float32))
 
 
 def pooled(layer: nn.Module, x: Tensor) -> Tensor:
@@ -119,8 +124,8 @@ class PlainNet(nn.Module):
         channels = (image_shape[0], *TRUNK) if trunk else ()
         self.trunk = nn.ModuleList(convolution(a, b) for a, b in pairwise(channels))
         sizes = (trunk_size(image_shape, trunk), *hidden)
-        self.hidden = nn.ModuleList(he(nn.Linear(a, b)) for a, b in pairwise(sizes))
-        self.output = he(nn.Linear(sizes[-1], outputs))
+        self.hidden = nn.ModuleList(linear(a, b) for a, b in pairwise(sizes))
+        self.output = linear(sizes[-1], outputs)
 
     def features(self, x: Tensor) -> Tensor:
         """The last hidden layer's activations."""
@@ -140,6 +145,6 @@ class PlainNet(nn.Module):
         old = self.output
         if outputs == old.out_features:
             return
-        self.output = he(nn.Linear(old.in_features, outputs)).to(old.weight.device)
+        self.output = linear(old.in_features, outputs).to(old.weight.device)
         self.output.weight[: old.out_features] = old.weight
         self.output.bias[: old.out_features] = old.bias

@@ -29,6 +29,7 @@ class PlainMethod(Method):
     """
 
     config: PlainConfig
+    takes = PlainConfig
     stores = False  # images?
     needs_memory = False  # or does it work without any, too?
 
@@ -36,7 +37,7 @@ class PlainMethod(Method):
         self, scenario: Scenario, config: PlainConfig, seed: int = 0, device: Any = "cpu"
     ) -> None:
         super().__init__(scenario, config, seed, device)
-        self.task = 0  # the one at hand
+        self.task, self.learned = 0, 0  # the one at hand, and those that have ended
         self.kept: dict[str, Tensor] = {}
         self.under_way: dict[str, Any] = {}  # a fit between two of its rounds
         self.remembered: Batch | None = None  # the stored images, once they are asked for
@@ -109,7 +110,7 @@ class PlainMethod(Method):
         """One pass over the training images, after `done` others; the mean loss on the way."""
         config, number = self.config, self.images(t, data)
         steps = math.ceil(number / config.batch_size)
-        total = torch.zeros((), device=self.device)
+        total = data.x.new_zeros(())
         for step, index in enumerate(batches(number, config.batch_size, steps, self.device)):
             left = 1 - (done + step / steps) / config.epochs
             self.optimizer.param_groups[0]["lr"] = config.lr * (left if config.decay else 1)
@@ -150,6 +151,7 @@ class PlainMethod(Method):
             self.remember(t)
             if self.config.final_steps:
                 self.final_fit(t)
+        self.learned = t + 1
 
     # stored images
 
@@ -158,7 +160,7 @@ class PlainMethod(Method):
         data = samples(self.scenario, t, "train", self.device)
         with seeded(self.seed, t, "memory"):
             order = torch.randperm(len(data.y), device=self.device)
-            chosen = by_class(data.x, data.y, self.config.memory, order, medoids=False)
+            chosen = by_class(data.x, data.y, self.config.memory, order, medoids=False, left=0)
         self.kept[f"memory.{t}"], self.remembered = chosen, None
 
     def fetch(self, j: int, index: Tensor) -> Batch:
@@ -213,7 +215,7 @@ class PlainMethod(Method):
         return sum(len(v) for name, v in self.kept.items() if name.startswith("memory."))
 
     def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"task": self.task}
+        state: dict[str, Any] = {"task": self.task, "learned": self.learned}
         state |= {f"net.{name}": value.clone() for name, value in self.net.state_dict().items()}
         state |= {f"kept.{name}": value.clone() for name, value in self.kept.items()}
         if self.under_way:
@@ -223,6 +225,7 @@ class PlainMethod(Method):
 
     def load(self, state: dict[str, Any]) -> None:
         self.task, self.remembered, self.under_way = state["task"], None, {}
+        self.learned = state["learned"]
         kept = method.below("kept.", state).items()
         self.kept = {name: value.to(self.device, copy=True) for name, value in kept}
         with seeded(self.seed, "network"):

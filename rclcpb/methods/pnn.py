@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rclcpb.files import RclCpbError
 from rclcpb.method import Shape
-from rclcpb.methods.network import Batch, convolution, he, pooled, trunk_size
+from rclcpb.methods.network import Batch, convolution, linear, pooled, trunk_size
 from rclcpb.methods.plain import CHUNK, PlainMethod
 from rclcpb.scenarios import Scenario
 from rclcpb_core import TRUNK
@@ -36,7 +36,7 @@ class Columns(nn.Module):
             layers += [convolution(read * a, b) for a, b in pairwise(TRUNK)]
         inputs = trunk_size(self.image_shape, self.trunk) * (read if self.trunk else 1)
         for width in (*self.hidden, classes):
-            layers.append(he(nn.Linear(inputs, width)))
+            layers.append(linear(inputs, width))
             inputs = read * width
         self.columns.append(nn.ModuleList(layers))
 

@@ -29,6 +29,7 @@ ORDER = (
     # what the method stands on, and what knows nothing of it
     "rclcpb.files",
     "rclcpb.settings",
+    "rclcpb.checks",
     "rclcpb.distort",
     "rclcpb.downloads",
     "rclcpb.images",
@@ -48,6 +49,7 @@ ORDER = (
     "rclcpb.catalogue",
     "rclcpb.presets",
     "rclcpb.records",
+    "rclcpb.undo",
     "rclcpb.runner",
     "rclcpb.checkpoint",
     "rclcpb.jobs",
