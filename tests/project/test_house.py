@@ -41,7 +41,7 @@ ORDER = (
         "rclcpb.checkpoint",
         "rclcpb.jobs",
     ),
-    *("rclcpb.sweep", "rclcpb.tables", "rclcpb.cli"),
+    *("rclcpb.sweep", "rclcpb.costs", "rclcpb.tables", "rclcpb.cli"),
 )
 # These say nothing of ours: a reader may take one of them away and use it alone.
 ALONE = {"rclcpb.distort", "rclcpb.metrics", "rclcpb.coreset", "rclcpb.fast", "rclcpb.paper"}

@@ -78,8 +78,8 @@ def test_small_scenarios_are_made_without_a_download(name: str, fast_digits: Non
 
 
 def test_what_is_not_in_the_registry() -> None:
-    with pytest.raises(RclCpbError, match="no method 'ewc': choose from rcl-cpb, "):
-        preset("ta-smnist", "ewc")
+    with pytest.raises(RclCpbError, match="no method 'nothing': choose from rcl-cpb, "):
+        preset("ta-smnist", "nothing")
     with pytest.raises(RclCpbError, match=r"no scenario 'nothing': choose from .*ta-smnist-5k"):
         preset("nothing")
     with pytest.raises(RclCpbError, match="no scenario 'ta-cifar100-5k'"):
