@@ -69,6 +69,7 @@ METHODS: dict[str, MethodEntry] = {
 }
 # the methods of plain networks, which are not the paper's family
 OTHERS = tuple(name for name, how in METHODS.items() if issubclass(how.learner, PlainMethod))
+OURS = tuple(name for name in METHODS if name not in OTHERS)
 # which differences the tables test, seed by seed
 PAIRS = (
     ("rcl-cpb", "vcl"),

@@ -111,8 +111,8 @@ def test_the_main_table_ends_with_the_best_of_the_others(
     for method, last in {"er": 0.7, "ewc": 0.2, "gem": 0.6, "joint": 0.9, "icarl": 0.8}.items():
         recorded(method, 0, last)
     assert best_others(tmp_path, "ta-smnist") == ["icarl", "er", "gem"]
-    titles = [line.split(" | ")[1] for line in at_a_glance(tmp_path, missing=False).splitlines()]
-    assert titles[-3:] == ["iCaRL", "ER", "GEM"]
+    lines = at_a_glance(tmp_path, missing=False).splitlines()[2:]
+    assert [line.split(" | ")[1] for line in lines] == ["iCaRL", "ER", "GEM"]
 
 
 def test_the_search_and_what_is_held_stand_in_a_row(tmp_path: Path, recorded: Recording) -> None:
