@@ -40,7 +40,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -49,10 +49,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rclcpb import __version__, fast, method
+from rclcpb import fast, method
 from rclcpb.coreset import by_class
-from rclcpb.files import RclCpbError, load_tensors, save_tensors
-from rclcpb.method import Round, Samples, Shape, batches, seeded
+from rclcpb.draws import sampled_logits
+from rclcpb.files import RclCpbError
+from rclcpb.kept import NUMBERS, KeptLayer, KeptNetwork
+from rclcpb.method import Phase, Round, Samples, Shape, batches, seeded
 from rclcpb.resume import Resumable
 from rclcpb.scenarios import Scenario, Task
 from rclcpb.settings import Settings
@@ -73,6 +75,10 @@ class LayerSettings(NamedTuple):
     rho_init: float
     prior_var: float
     sampling: str
+    new_into_old: str = "random"
+
+
+IntoOld: TypeAlias = Literal["random", "zero", "none"]  # the weights of new inputs to old units
 
 
 @dataclass(frozen=True)
@@ -92,10 +98,11 @@ class Config(Settings):
     beta: tuple[float, ...] = (1e-5,)  #: paper: SNR threshold, one or one a hidden layer
     gamma: tuple[float, ...] = (0.1,)  #: paper: distance threshold, one or one a layer
     distance_classes: Literal["task", "seen"] = "task"  #: ours: which classes Eq. 5 pairs
-    new_into_old: Literal["random", "zero"] = "random"  #: paper: random; zero is ours
+    new_into_old: IntoOld = "random"  #: paper: random; zero and none are ours
     # stored samples
     coreset: int = 40  #: paper: samples stored a task
     coreset_choice: Literal["random", "balanced", "medoids"] = "random"  #: paper: random
+    stored_targets: Literal["labels", "answers"] = "labels"  #: answers, the network's, are ours
     # single head: the paper's three strategies
     reinit_head: bool = True  #: paper: fresh output layer before task t
     restore_head: bool = True  #: paper: old classes' rows come back after training
@@ -104,7 +111,8 @@ class Config(Settings):
     # training: all ours, the paper gives none of it
     epochs: int = 10  #: ours: passes over a task's data
     batch_size: int = 256  #: ours
-    lr_mu: float = 1e-3  #: ours: Adam's rate for the means
+    optimiser: Literal["adam", "natural"] = "adam"  #: ours: natural divides by the precision
+    lr_mu: float = 1e-3  #: ours: rate for the means; natural: about 0.02
     lr_rho: float = 1e-3  #: ours: and for the widths
     decay: bool = False  #: ours: both rates fall linearly towards 0 within each fit
     kl_weight: float = 1.0  #: 1 is Eq. 8; smaller, ours, tempers the posterior
@@ -139,6 +147,8 @@ class Config(Settings):
                 )
         if self.grow and not self.prune:
             raise RclCpbError("grow=True needs prune=True; VCL is grow=False, prune=False.")
+        if self.optimiser == "natural" and not self.kl_weight:
+            raise RclCpbError("optimiser=natural needs a kl_weight above 0.")
         if self.replay_mix and not self.coreset:
             raise RclCpbError("replay_mix needs a coreset above 0.")
 
@@ -153,7 +163,7 @@ class Config(Settings):
 # ---------------------------------------------------------------------- Bayesian layers
 
 
-class BayesLayer(nn.Module):
+class BayesLayer(KeptLayer):
     """Weights and biases as independent Gaussians q = N(mu, exp(rho)).
 
     `mu`, `rho`, `prior_mu` and `prior_rho` are one vector each, the weights first and then the
@@ -168,6 +178,7 @@ class BayesLayer(nn.Module):
     prior_rho: Tensor
     closed_form = False  # x W' + b, then a ReLU: rclcpb/fast.py has its backward
     local = False  # the noise is drawn for the outputs
+    places: Tensor | None = None  # of the numbers in a whole matrix, if some are not there
 
     def __init__(self, weight_shape: tuple[int, ...], settings: LayerSettings) -> None:
         super().__init__()
@@ -197,6 +208,10 @@ class BayesLayer(nn.Module):
         """A vector like mu as (weights in their shape, biases)."""
         out = self.shape[0]
         return vector[:-out].view(self.shape), vector[-out:]
+
+    def weights(self, vector: Tensor) -> Tensor:
+        """The weights alone of a vector like mu."""
+        return self.split(vector)[0]
 
     def prepare(self, x: Tensor) -> Tensor:
         """The form of input that `operate` wants."""
@@ -233,7 +248,7 @@ class BayesLayer(nn.Module):
 
     def snr(self) -> Tensor:
         """|mu| / sigma of every weight (Eq. 4), in the weights' shape."""
-        return self.split(self.mu.abs() / (self.rho / 2).exp())[0]
+        return self.weights(self.mu.abs() / (self.rho / 2).exp())
 
     def posterior_becomes_prior(self) -> None:
         """q_{t-1} is the prior of task t."""
@@ -242,9 +257,17 @@ class BayesLayer(nn.Module):
 
     def reinitialise(self, mask: Tensor) -> None:
         """Fresh posterior and prior where mask (weights' shape), the rest untouched."""
-        mask = torch.cat([mask.flatten(), mask.new_zeros(self.shape[0])])
-        for name, new in self.fresh(self.shape, self.mu.device).items():
+        mask = self.with_biases(mask)
+        for name, new in self.renewed().items():
             self.assign(name, torch.where(mask, new, getattr(self, name).detach()))
+
+    def with_biases(self, mask: Tensor) -> Tensor:
+        """A mask of weights as one of all numbers, False for the biases."""
+        return torch.cat([mask.flatten(), mask.new_zeros(self.shape[0])])
+
+    def renewed(self) -> dict[str, Tensor]:
+        """The numbers of a new layer of this form."""
+        return self.fresh(self.shape, self.mu.device)
 
     def grow(self, extra_out: int = 0, extra_in: int = 0, zero: bool = False) -> None:
         """Add units and columns for new input units; old entries stay bit for bit.
@@ -264,20 +287,6 @@ class BayesLayer(nn.Module):
         for name, new in grown.items():
             self.assign(name, new)
 
-    def assign(self, name: str, value: Tensor) -> None:
-        setattr(self, name, nn.Parameter(value) if name in ("mu", "rho") else value)
-
-    def form(self) -> dict[str, Any]:
-        """What, with its numbers, makes another layer of its kind the same."""
-        return {"shape": list(self.shape)}
-
-    def become(self, form: dict[str, Any], numbers: dict[str, Tensor]) -> None:
-        """Take over another layer's form and numbers."""
-        self.shape = tuple(form["shape"])
-        for name in ("mu", "rho", "prior_mu", "prior_rho"):
-            self.split(numbers[name])  # fails if there are not as many as the shape says
-            self.assign(name, numbers[name].to(self.mu.device, copy=True))
-
 
 class BayesLinear(BayesLayer):
     """A fully connected layer; sampling="local" draws the noise for its outputs."""
@@ -289,10 +298,18 @@ class BayesLinear(BayesLayer):
         self.local, self.unit = settings.sampling == "local", unit
 
     def prepare(self, x: Tensor) -> Tensor:
-        return x.flatten(1)  # (B, n_in)
+        return x.flatten(1)[:, : self.shape[1]]  # (B, n_in): an old head need not read all
 
     def operate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return F.linear(x, weight, bias)
+
+    def keep_units(self, units: int) -> int:
+        """Become the first units alone; how many inputs these read."""
+        for name in NUMBERS:
+            weight, bias = self.split(getattr(self, name).detach())
+            self.assign(name, torch.cat([weight[:units].flatten(), bias[:units]]))
+        self.shape = (units, self.shape[1])
+        return self.shape[1]
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Exact mean and variance of the outputs (n_out, B) for inputs x (B, n_in)."""
@@ -306,6 +323,69 @@ class BayesLinear(BayesLayer):
             return super().forward(x)
         mean, variance = (moment.t() for moment in self.moments(x))  # (B, n_out)
         return mean + variance.sqrt() * torch.randn_like(mean)
+
+
+class BayesStairs(BayesLinear):
+    """A linear layer whose old units never read new inputs: such weights are not there.
+
+    `steps` are (units, inputs they read), the oldest first; each has the numbers of a whole
+    layer, behind those of the steps before it. `places` are theirs in the whole matrix.
+    """
+
+    places: Tensor
+    steps: list[tuple[int, int]]
+
+    def __init__(self, n_in: int, n_out: int, settings: LayerSettings, unit: int = 1) -> None:
+        super().__init__(n_in, n_out, settings, unit)
+        self.set_form(self.shape, [(n_out, n_in)])
+
+    def set_form(self, shape: tuple[int, ...], steps: list[tuple[int, int]] | None) -> None:
+        self.shape, self.steps = shape, steps or []
+        (n_out, n_in), places, first = shape, [], 0
+        matrix = torch.arange(n_out * n_in, device=self.mu.device).view(n_out, n_in)
+        for units, reads in self.steps:
+            rows = slice(first, first + units)
+            biases = torch.arange(n_out, device=self.mu.device)[rows] + n_out * n_in
+            places += [matrix[rows, :reads].flatten(), biases]
+            first += units
+        self.places = torch.cat(places)
+
+    def split(self, vector: Tensor) -> tuple[Tensor, Tensor]:
+        """The whole matrix, 0 where nothing is, and the biases."""
+        whole = vector.new_zeros(math.prod(self.shape) + self.shape[0])
+        return super().split(whole.index_copy(0, self.places, vector))
+
+    def weights(self, vector: Tensor) -> Tensor:
+        """Those that are there, in a row."""
+        return vector[self.places < math.prod(self.shape)]
+
+    def with_biases(self, mask: Tensor) -> Tensor:
+        every = self.places < math.prod(self.shape)
+        return every.masked_scatter(every, mask)
+
+    def renewed(self) -> dict[str, Tensor]:
+        parts = [self.fresh(step, self.mu.device) for step in self.steps]
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    def grow(self, extra_out: int = 0, extra_in: int = 0, zero: bool = False) -> None:
+        step = extra_out, self.shape[1] + extra_in * self.unit
+        if extra_out:
+            for name, new in self.fresh(step, self.mu.device).items():
+                self.assign(name, torch.cat([getattr(self, name).detach(), new]))
+        steps = self.steps + [step] * bool(extra_out)
+        self.set_form((self.shape[0] + extra_out, step[1]), steps)
+
+    def keep_units(self, units: int) -> int:
+        kept = [
+            step
+            for step, n in zip(self.steps, accumulate(n for n, _ in self.steps), strict=True)
+            if n <= units
+        ]
+        numbers = sum(n * (reads + 1) for n, reads in kept)
+        for name in NUMBERS:
+            self.assign(name, getattr(self, name).detach()[:numbers])
+        self.set_form((units, kept[-1][1]), kept)
+        return self.shape[1]
 
 
 class BayesConv2d(BayesLayer):
@@ -337,7 +417,7 @@ def by_means(layer: BayesLayer, x: Tensor) -> Tensor:
     return layer.mean(x)
 
 
-class ProgressiveBNN(nn.Module):
+class ProgressiveBNN(KeptNetwork):
     """An optional convolutional trunk, hidden layers that grow, and heads."""
 
     def __init__(
@@ -356,9 +436,11 @@ class ProgressiveBNN(nn.Module):
             channels, height, width = out, height // 2, width // 2
         sizes = [channels * height * width, *hidden]
         units = [height * width, *([1] * len(hidden))]  # columns of a unit of the layer before
+        later = BayesStairs if settings.new_into_old == "none" else BayesLinear
+        kinds: list[type[BayesLinear]] = [BayesLinear, *([later] * len(hidden))]
         self.hidden = nn.ModuleList(
-            BayesLinear(*pair, settings, unit)
-            for pair, unit in zip(pairwise(sizes), units, strict=False)
+            kind(*pair, settings, unit)
+            for kind, pair, unit in zip(kinds, pairwise(sizes), units, strict=False)
         )
 
     @property
@@ -392,7 +474,8 @@ class ProgressiveBNN(nn.Module):
 
     def forward(self, x: Tensor, head: int = 0, act: Act = drawn) -> Tensor:
         """Logits (B, classes) under one draw of the weights, or as `act` says."""
-        return act(self.heads[head], self.features(x, act))
+        reader: Any = self.heads[head]
+        return act(reader, reader.prepare(self.features(x, act)))
 
     def activations(self, x: Tensor) -> list[Tensor]:
         """Each growable layer's activations (B, units) under the mean weights."""
@@ -402,21 +485,15 @@ class ProgressiveBNN(nn.Module):
         growable = set(self.growable)
         return [layer.per_unit(x) for layer, x in pairs if layer in growable]
 
-    def forms(self) -> dict[str, dict[str, Any]]:
-        """Every layer's form by its name, in JSON values."""
-        named = ((name, m) for name, m in self.named_modules() if isinstance(m, BayesLayer))
-        return {name: layer.form() for name, layer in named}
-
-    def become(self, forms: dict[str, dict[str, Any]], numbers: dict[str, Tensor]) -> None:
-        """Take over another network's heads, sizes and numbers."""
-        self.heads = nn.ModuleList()
-        with seeded("become"):  # draws that are overwritten, and not the caller's
-            for name, form in forms.items():
-                if name.startswith("heads."):
-                    self.add_head(form["shape"][0])
-        for name, form in forms.items():
-            layer: Any = self.get_submodule(name)
-            layer.become(form, method.below(f"{name}.", numbers))
+    def seen_by(self, head: int) -> ProgressiveBNN:
+        """What a head reads: all, or the network before neurons came that it does not read."""
+        units = self.heads[head].shape[1]
+        if units == self.hidden[-1].shape[0]:
+            return self
+        net = copy.deepcopy(self)
+        for layer in reversed(list(net.hidden)):
+            units = layer.keep_units(units)
+        return net
 
     def kl(self) -> Tensor:
         return torch.stack([layer.kl() for layer in [*self.body, *self.heads]]).sum()
@@ -431,6 +508,9 @@ class ProgressiveBNN(nn.Module):
 CHUNK = 2**24  # numbers that the widest step of a prediction may hold
 
 
+ANSWER_SAMPLES = 50  # of the answers that are stored with images
+
+
 class Prediction(NamedTuple):
     probabilities: Tensor  #: (N, classes), the mean over Monte Carlo samples
     entropy: Tensor  #: of that mean: all uncertainty, in nats
@@ -440,7 +520,7 @@ class Prediction(NamedTuple):
 def logits(net: ProgressiveBNN, x: Tensor, head: int, samples: int) -> Tensor:
     """(M, B, classes): M draws of the weights; the fast path has the same distribution."""
     if fast.handles(net):
-        return fast.sampled_logits(net, x, head, samples)
+        return sampled_logits(net, x, head, samples)
     return torch.stack([net(x, head) for _ in range(samples)])
 
 
@@ -452,6 +532,7 @@ def predict(
 
     With `mirror`, half of the samples (of two or more) see the images mirrored.
     """
+    net = net.seen_by(head)
     pixels, flipped = math.prod(x.shape[2:]), samples // 2 if mirror else 0
     convolved = (layer.shape[0] * pixels for layer in net.trunk)
     widest = max(samples * net.heads[head].shape[0], *net.sizes(), *convolved)
@@ -527,8 +608,13 @@ def neurons_to_add(required: float, shared: float, pruned: float) -> int:
     return max(0, round(required - (shared + pruned)))
 
 
-def grow(net: ProgressiveBNN, alpha: Sequence[int], zero: bool = False) -> None:
-    """Add alpha_k units to growable layer k, and to the layer after it their columns."""
+def grow(
+    net: ProgressiveBNN, alpha: Sequence[int], zero: bool = False, old_heads: bool = True
+) -> None:
+    """Add alpha_k units to growable layer k, and to the layer after it their columns.
+
+    With old_heads=False the heads there are go without.
+    """
     more = dict(zip(net.growable, alpha, strict=True))
     extra_in = 0
     for layer in net.body:
@@ -536,7 +622,7 @@ def grow(net: ProgressiveBNN, alpha: Sequence[int], zero: bool = False) -> None:
         if extra_in or extra:
             layer.grow(extra, extra_in, zero)
         extra_in = extra
-    for head in net.heads:
+    for head in net.heads if old_heads else ():
         if extra_in:
             head.grow(0, extra_in, zero)
 
@@ -574,8 +660,9 @@ def eq8(
     features = net.features(x, drawn).split([len(part.y) for part in parts])
     nll = torch.zeros((), device=x.device)
     for part, piece in zip(parts, features, strict=True):  # samples of one head
-        scores = net.heads[part.head](piece)
-        nll = nll + F.cross_entropy(scores, part.y, reduction="sum") / len(x)
+        head: Any = net.heads[part.head]
+        targets = part.y if part.answers is None else part.answers
+        nll = nll + F.cross_entropy(head(head.prepare(piece)), targets, reduction="sum") / len(x)
     return nll, nll + kl_weight * sum(layer.kl() for layer in layers)
 
 
@@ -606,46 +693,38 @@ class PlainPosterior:
 Posterior: TypeAlias = PlainPosterior | fast.FlatPosterior
 
 
-def adam(posterior: Posterior, lr_mu: float, lr_rho: float) -> torch.optim.Adam:
+def adam(posterior: Posterior, lr_mu: float, lr_rho: float) -> torch.optim.Optimizer:
     """A new Adam: shapes have changed, and old moments belong to the old task."""
     groups = [{"params": posterior.mus, "lr": lr_mu}, {"params": posterior.rhos, "lr": lr_rho}]
     return torch.optim.Adam(groups, fused=posterior.mus[0].device.type in ("cpu", "cuda"))
 
 
-class Phase(NamedTuple):
-    """One fit: how many steps a round, and with what."""
+class Natural(torch.optim.Optimizer):
+    """Natural-gradient steps: Eq. 8's gradients, divided by the posterior's Fisher information.
 
-    name: str  #: part of the seed
-    unit: str  #: what a round is called
-    rounds: list[int]  #: steps of each
-    batch: int
-    lr_mu: float
-    lr_rho: float
-    kl_weight: float  #: of the KL, already divided by the number of samples
-    augment: str  #: distortion of the images fitted
-    distort: str = "none"  #: and of stored images mixed in
-    mixed: int = 0  #: so many of these a batch
+    That of N(mu, v), v = exp(rho), is 1 / v in mu and 1 / 2 in rho. So a mean moves in units
+    of its own variance: what the posterior is sure of hardly moves, the rest moves freely.
+    """
 
-    @staticmethod
-    def training(config: Config, samples: int) -> Phase:
-        """Eq. 8 over the task's data: a round is an epoch."""
-        rounds = [math.ceil(samples / config.batch_size)] * config.epochs
-        rates, kl_weight = (config.lr_mu, config.lr_rho), config.kl_weight / samples
-        stored = config.distort, config.replay_mix
-        batch, looks = config.batch_size, config.augment
-        return Phase("train", "epoch", rounds, batch, *rates, kl_weight, looks, *stored)
+    MOMENTUM, LONGEST = 0.9, 0.3  # of the means' gradients; of a step before its rate
 
-    @staticmethod
-    def replaying(config: Config, samples: int, name: str = "replay") -> Phase:
-        """Eq. 8 over stored samples: rounds of at most 100 steps, or epochs."""
-        whole, rest = divmod(config.replay_steps, 100)
-        rounds = [100] * whole + ([rest] if rest else [])
-        if config.replay_epochs:
-            rounds = [math.ceil(samples / config.replay_batch)] * config.replay_epochs
-        rates = config.replay_lr, config.replay_lr * (config.lr_rho / config.lr_mu)
-        kl_weight = config.replay_kl / max(samples, 1)
-        batch, looks = config.replay_batch, config.distort
-        return Phase(name, "round", rounds, batch, *rates, kl_weight, looks)
+    def __init__(self, posterior: Posterior, lr_mu: float, lr_rho: float, kl_weight: float) -> None:
+        super().__init__(posterior.mus, {"lr": lr_mu})
+        self.rhos, self.first_rate, self.kl_weight = posterior.rhos, lr_rho, kl_weight
+
+    @torch.no_grad()
+    def step(self) -> None:
+        (means,) = self.param_groups
+        for mu, rho in zip(means["params"], self.rhos, strict=True):
+            state: Any = self.state[mu] or {"step": torch.zeros(()), "mean": torch.zeros_like(mu)}
+            self.state[mu] = state
+            state["step"] += 1
+            gradient = state["mean"].lerp_(mu.grad, 1 - self.MOMENTUM)
+            started = 1 - self.MOMENTUM ** state["step"].item()  # the mean began at 0
+            rate = 1 / (state["step"].item() + 1 / self.first_rate)  # a running mean of curvature
+            rho -= (rho.grad * (2 * rate / self.kl_weight)).clamp_(-1, 1)
+            step = (gradient * rho.exp()).div_(self.kl_weight * started)
+            mu -= step.clamp_(-self.LONGEST, self.LONGEST).mul_(means["lr"])
 
 
 def train_round(
@@ -711,38 +790,9 @@ class Learner(Resumable):
         if start is not None:
             self.net = self.body_of(start)
 
-    def check(self) -> None:
-        """Refuse what could not be learned to the end."""
-        for t, task in enumerate(self.scenario.tasks):
-            if self.config.coreset >= len(task.y_train):
-                raise RclCpbError(
-                    f"coreset={self.config.coreset}, but task {t + 1} ({task.name}) has"
-                    f" only {len(task.y_train)} samples: choose a smaller coreset."
-                )
-        shuffled = any(task.permutation is not None for task in self.scenario.tasks)
-        if shuffled and self.scenario.heads == "single" and self.config.distort != "none":
-            raise RclCpbError(
-                "one head's stored images are shuffled each in its own way and cannot"
-                " be distorted together: set distort='none'."
-            )
-
     def new_network(self, hidden: Sequence[int]) -> ProgressiveBNN:
         settings, trunk = self.config.layer_settings(), self.scenario.trunk
         return ProgressiveBNN(self.image_shape, hidden, settings, trunk).to(self.device)
-
-    def body_of(self, start: ProgressiveBNN) -> ProgressiveBNN:
-        """A kept network without its heads, to go on from."""
-        body = copy.deepcopy(start)
-        body.heads = nn.ModuleList()
-        kept, new = body.forms(), self.net.forms()
-        if start.image_shape != self.image_shape or kept.keys() != new.keys():
-            raise RclCpbError(
-                f"the network to start from reads images {start.image_shape} with layers"
-                f" {', '.join(kept)}; this run needs {self.image_shape} and {', '.join(new)}."
-            )
-        net = copy.deepcopy(self.net)
-        net.become(kept, body.state_dict())
-        return net
 
     def head(self, t: int) -> int:
         return t if self.scenario.heads == "multi" else 0
@@ -753,7 +803,7 @@ class Learner(Resumable):
             with seeded(self.seed, t, "coreset"):
                 size, choice = self.config.coreset, self.config.coreset_choice
                 self.chosen.append(choose_coreset(data.x, data.y, size, choice))
-        self.coreset[t:] = [data.rows(self.chosen[t])]
+        self.coreset[t:] = [data.rows(self.chosen[t])]  # without answers, which end(t) adds
         rest = torch.ones(len(data.y), dtype=torch.bool, device=self.device)
         rest[self.chosen[t]] = False
         return data._replace(x=data.x[rest], y=data.y[rest])
@@ -788,6 +838,10 @@ class Learner(Resumable):
                 (everything,) = self.stored_sets(t + 1)
                 self.replay(self.net, t, "replay", everything)
         self.kept_head, self.learned = None, t + 1
+        if self.config.stored_targets == "answers" and self.config.coreset:
+            with seeded(self.seed, t, "answers"):
+                told = predict(self.net, self.coreset[t].x, self.head(t), ANSWER_SAMPLES)
+            self.coreset[t] = self.coreset[t]._replace(answers=told.probabilities)
 
     def answer(self, j: int, x: Tensor) -> Tensor:
         mirror = self.config.test_mirror and self.scenario.tasks[j].mirror and self.scenario.trunk
@@ -797,18 +851,6 @@ class Learner(Resumable):
     def notes(self) -> dict[str, Any]:
         used = utilisation(self.net, self.config)
         return self.structure | {"hidden": self.net.sizes(), "utilisation": used}
-
-    def sizes(self) -> list[int]:
-        return self.net.sizes()
-
-    def parameters(self) -> int:
-        return sum(p.numel() for p in self.net.parameters())
-
-    def stored(self) -> int:
-        return sum(len(chosen) for chosen in self.chosen)
-
-    def keep(self, path: Path, about: dict[str, Any]) -> None:
-        save(self.net, path, about)
 
     # the steps of the above
 
@@ -828,7 +870,8 @@ class Learner(Resumable):
             pruned = pruned_neurons(notes["pruned"][k], columns)
             notes["shared"].append(shared)
             notes["added"].append(neurons_to_add(required, shared, pruned))
-        grow(net, notes["added"], zero=config.new_into_old == "zero")
+        old_heads = config.new_into_old != "none" or self.scenario.heads == "single"
+        grow(net, notes["added"], config.new_into_old != "random", old_heads)
 
     def task_means(self, t: int, data: Samples) -> list[Tensor]:
         """Mean activations for the classes that Eq. 5 compares at task t.
@@ -881,8 +924,10 @@ class Learner(Resumable):
         """CT of the first tasks: one set a head."""
         if self.scenario.heads == "multi":
             return self.coreset[:tasks]
-        xs, ys, _, _, mirrors = zip(*self.coreset[:tasks], strict=True)
-        return [Samples(torch.cat(xs), torch.cat(ys), mirror=all(mirrors))]
+        xs, ys, _, _, mirrors, _ = zip(*self.coreset[:tasks], strict=True)
+        told = self.config.stored_targets == "answers"
+        answers = method.answers_of(self.coreset[:tasks], self.net.heads[0]) if told else None
+        return [Samples(torch.cat(xs), torch.cat(ys), mirror=all(mirrors), answers=answers)]
 
     def net_for(self, j: int) -> ProgressiveBNN:
         """The network that answers for task j: in multi-head, a copy fitted on CT_j."""
@@ -915,29 +960,24 @@ class Learner(Resumable):
         data: Samples,
         stored: Sequence[Samples] = (),
         resume: dict[str, Any] | None = None,
-    ) -> Iterator[tuple[int, float, Posterior, torch.optim.Adam]]:
+    ) -> Iterator[tuple[int, float, Posterior, torch.optim.Optimizer]]:
         """The optimiser on Eq. 8, from the posterior the network has, round after round."""
         heads = list(dict.fromkeys(part.head for part in [data, *stored]))
         kind = fast.FlatPosterior if fast.handles(net) else PlainPosterior  # the same gradients
         posterior: Posterior = kind(net, heads)
         optimizer = adam(posterior, phase.lr_mu, phase.lr_rho)
+        if self.config.optimiser == "natural" and phase.kl_weight:  # without KL no precision
+            optimizer = Natural(posterior, phase.lr_mu, phase.lr_rho, phase.kl_weight)
         first = method.load_moments(optimizer, resume) if resume else 0
         for r in range(first, len(phase.rounds)):
             left = 1 - r / len(phase.rounds) if self.config.decay else 1
-            for group, rate in zip(optimizer.param_groups, phase[4:6], strict=True):
+            for group, rate in zip(optimizer.param_groups, phase[4:6], strict=False):
                 group["lr"] = left * rate
             with seeded(self.seed, t, phase.name, r):
                 nll = train_round(
                     posterior, optimizer, data, phase, phase.rounds[r], self.image_shape, stored
                 ).item()
             yield r + 1, nll, posterior, optimizer
-
-    def check_finite(self, t: int, phase: Phase, done: int, nll: float, kl: float) -> None:
-        if not math.isfinite(nll + kl):
-            raise RclCpbError(
-                f"task {t + 1}, {phase.name}, {phase.unit} {done}: the loss is not finite"
-                f" (NLL {nll:.3g}, KL {kl:.3g}): lower lr_mu and lr_rho, or rho_init."
-            )
 
 
 # ----------------------------------------------------------------------- metrics: Eq. 9
@@ -948,26 +988,6 @@ def average_accuracy(accuracy: Sequence[Sequence[float]]) -> float:
     return float(np.mean(accuracy[-1]))
 
 
-# -------------------------------------------------------------------- networks on disk
-
-
-def save(net: ProgressiveBNN, path: str | Path, about: dict[str, Any] | None = None) -> None:
-    """Write a network, and what a user of it should know (`about`), without pickle."""
-    facts = {"image_shape": net.image_shape, "layers": net.forms(), "about": about or {}}
-    facts |= {"settings": net.settings._asdict(), "version": __version__}
-    save_tensors(Path(path), net.state_dict(), facts)
-
-
 def load(path: str | Path, device: Any = "cpu") -> ProgressiveBNN:
-    """A network that `save` wrote, ready for `predict`; `about` is an attribute of it."""
-    tensors, facts = load_tensors(Path(path), "a kept network")
-    try:
-        settings, layers = LayerSettings(**facts["settings"]), facts["layers"]
-        hidden = [form["shape"][0] for name, form in layers.items() if "hidden." in name]
-        with seeded("load"):  # its draws are overwritten, and not the caller's
-            net = ProgressiveBNN(tuple(facts["image_shape"]), hidden, settings, "trunk.0" in layers)
-        net.become(layers, tensors)
-        net.about = facts["about"]
-    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise RclCpbError(f"{path} is not a network of this version.") from error
-    return net.to(torch.device(device))
+    """A network that a run kept, ready for `predict`; what is known of it is its `about`."""
+    return ProgressiveBNN.load(path, LayerSettings, device)

@@ -1,14 +1,16 @@
 """What the book needs before Sphinx reads it: an extension that _config.yml names.
 
-It writes the table of results and the findings of the first page, gives the pages the
-repository's address where that is known, and names the cache of executed chapters by all
-that a chapter may read. These variables of the environment decide:
+It writes the generated parts (the first page's findings, figure and table, the drawing of the
+method, the links to what can be downloaded), gives the pages the repository's address where
+that is known, and names the cache of executed chapters by all that a chapter may read. These
+variables of the environment decide:
 
     RCLCPB_EXECUTE=off     build from the outputs in the notebooks, run nothing
     RCLCPB_CELL_LIMIT      seconds that a cell may take, on a busy machine more than 90
     RCLCPB_MODE, RCLCPB_RESULTS     what chapters learn from, and where records lie
     GITHUB_SERVER_URL, GITHUB_REPOSITORY, GITHUB_SHA     set by GitHub: the address
     RCLCPB_COLAB_BRANCH    the branch with the published notebooks ("colab")
+    RCLCPB_SITE            where the pages will be: with it they have social cards
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ConfigError
@@ -28,19 +31,32 @@ BOOK = Path(__file__).resolve().parent
 ROOT = BOOK.parent
 sys.path[:0] = [str(ROOT), str(BOOK)]  # also for the page that autodoc makes of the modules
 
+from figures.ablations import result  # noqa: E402
 from figures.evidence import findings  # noqa: E402
+from figures.framework import framework  # noqa: E402
+from figures.style import use_style  # noqa: E402
+from figures.vector import picture  # noqa: E402
 
+from rclcpb import __version__  # noqa: E402
 from rclcpb.tables import at_a_glance  # noqa: E402
 
 RESULTS = Path(os.environ.get("RCLCPB_RESULTS") or BOOK / "results")
+DOWNLOADS = {"rcl-cpb.pdf": "PDF", "rcl-cpb.epub": "ePub"}  # `make downloads` builds them
 SOURCE = r"\"RCLCPB_SOURCE\", \"{}\""  # in the set-up cell, as a notebook's file writes it
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Sphinx calls this: when the settings are read, and when the pages are written."""
     app.connect("config-inited", prepare)
+    app.connect("builder-inited", draw_method)
+    app.connect("doctree-resolved", explain_terms)
+    app.connect("html-page-context", footer)
     app.connect("build-finished", tell_address)
     app.connect("autodoc-process-docstring", as_plain_text)
+    if site := os.environ.get("RCLCPB_SITE"):
+        if not re.fullmatch(r"https?://[\w.:/-]+", site):
+            raise ConfigError(f"RCLCPB_SITE should be an address, not {site!r}.")
+        app.setup_extension("sphinxext.opengraph")
     return {"parallel_read_safe": True}
 
 
@@ -51,11 +67,18 @@ def prepare(app: Sphinx, config: Config) -> None:
     (generated / "results.md").write_text(at_a_glance(RESULTS), "utf-8")
     found = findings(RESULTS) or ["No runs are recorded yet."]
     (generated / "findings.md").write_text("".join(f"- {line}\n" for line in found), "utf-8")
+    use_style()
+    words = "Average accuracy of six methods on split MNIST with one head, a dot a seed"
+    drawn = f'<div class="rcl-figure">{picture(result(), words)}</div>\n'
+    (generated / "result.html").write_text(drawn, "utf-8")
+    offer_downloads(app, config, generated)
     os.environ["RCLCPB_STATIC"] = "1"  # for the kernels: no widgets on a page
     if os.environ.get("RCLCPB_EXECUTE") == "off":
         config.nb_execution_mode = "off"
     config.nb_execution_timeout = int(os.environ.get("RCLCPB_CELL_LIMIT", 90))
     config.nb_execution_cache_path = str(Path(app.outdir).parent / ".jupyter_cache" / digest())
+    if "RCLCPB_SITE" in os.environ:
+        config.ogp_site_url = os.environ["RCLCPB_SITE"]
     if site := address():  # the branch holds notebooks that know where the code is
         config.html_theme_options |= {
             "repository_url": site.partition("@")[0],
@@ -65,6 +88,50 @@ def prepare(app: Sphinx, config: Config) -> None:
             "use_repository_button": True,
             "launch_buttons": {"colab_url": "https://colab.research.google.com"},
         }
+
+
+def offer_downloads(app: Sphinx, config: Config, generated: Path) -> None:
+    """The book as one file, where `make downloads` has built it."""
+    there = [name for name in DOWNLOADS if (Path(app.outdir).parent / name).exists()]
+    config.html_extra_path += [str(Path(app.outdir).parent / name) for name in there]
+    links = " or ".join(f'<a href="{name}">{DOWNLOADS[name]}</a>' for name in there)
+    words = f"To read it elsewhere, take the whole book as {links}." if there else ""
+    (generated / "downloads.html").write_text(f"<p>{words}</p>\n" if words else "", "utf-8")
+
+
+def draw_method(app: Sphinx) -> None:
+    """The framework, with addresses of chapters as this builder has them."""
+    page = {"singlehtml": "#document-{}", "epub": "{}.xhtml"}.get(app.builder.name, "{}.html")
+    drawn = f'<div class="rcl-wide" tabindex="0">{framework(page)}</div>\n'
+    (BOOK / "generated" / "framework.html").write_text(drawn, "utf-8")
+
+
+def explain_terms(app: Sphinx, tree: nodes.document, page: str) -> None:
+    """A word of the glossary shows its meaning under the mouse, without a script."""
+    links = [n for n in tree.findall(nodes.reference) if n.next_node(nodes.inline)]
+    links = [n for n in links if "std-term" in n.next_node(nodes.inline).get("classes", ())]
+    if not links:
+        return
+    meanings = {}
+    for item in app.env.get_doctree("C_notation").findall(nodes.definition_list_item):
+        meaning = item.next_node(nodes.definition)
+        for term in item.findall(nodes.term):
+            meanings |= dict.fromkeys(term["ids"], " ".join(meaning.astext().split()))
+    for link in links:
+        name = link.get("refid") or link.get("refuri", "").partition("#")[2]
+        link["reftitle"] = meanings.get(name, "")
+
+
+def footer(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+    """Under each page: the version, and where to change or report something."""
+    prefix = context["pathto"]("changelog") if app.builder.name != "singlehtml" else "#"
+    words = f'Version {__version__}, <a href="{prefix}">what changed</a>.'
+    site, _, _ = address().partition("@")
+    if site and tree is not None:
+        source = f"book/{Path(str(app.env.doc2path(page))).name}"
+        words += f' <a href="{site}/edit/main/{source}">Suggest a change to this page</a> or'
+        words += f' <a href="{site}/issues/new?title=On%20{page}">report a mistake in it</a>.'
+    context["theme_extra_footer"] = f"<p>{words}</p>"
 
 
 def digest() -> str:

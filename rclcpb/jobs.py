@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 import rclcpb_core as core
 from rclcpb.checkpoint import Checkpoint
-from rclcpb.files import RclCpbError
+from rclcpb.files import RclCpbError, make_folder, read_whole
 from rclcpb.presets import make_scenario, preset
 from rclcpb.records import Record, load_record, record_path, save_record
 from rclcpb.runner import Run, make
@@ -55,16 +55,13 @@ class Job(NamedTuple):
 
 
 def file_sha256(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise RclCpbError(f"cannot read {path} ({error.strerror}).") from error
+    return hashlib.sha256(read_whole(path)).hexdigest()
 
 
 def run_job(job: Job, progress: bool = False, patience: float = 0) -> Record:
     """Learn and record; a finished job is read back, a stopped one goes on."""
     try:
-        job.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(job.path.parent)
         held = FileLock(job.path.with_suffix(".lock")).acquire(patience)
     except Timeout:
         raise RclCpbError(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from rclcpb.distort import distort
@@ -26,6 +28,7 @@ class Samples(NamedTuple):
     head: int = 0
     pixels: Tensor | None = None  #: how they were shuffled
     mirror: bool = True  #: a mirrored image keeps its class
+    answers: Tensor | None = None  #: (N, classes), to learn in place of the labels
 
     def rows(self, index: Tensor) -> Samples:
         """Some of the samples, as x lies in memory: index_select would undo channels last."""
@@ -33,7 +36,8 @@ class Samples(NamedTuple):
             x = self.x.index_select(0, index)
         else:
             x = self.x.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
-        return self._replace(x=x, y=self.y.index_select(0, index))
+        answers = None if self.answers is None else self.answers.index_select(0, index)
+        return self._replace(x=x, y=self.y.index_select(0, index), answers=answers)
 
     def take(self, index: Tensor, shape: Shape, kind: str) -> Samples:
         """A batch, its images distorted (in their order before any shuffle)."""
@@ -50,7 +54,20 @@ def joined(a: Samples, b: Samples) -> list[Samples]:
     """Two sets of samples as one, if one head answers to both."""
     if a.head != b.head:
         return [a, b]
-    return [b._replace(x=torch.cat([a.x, b.x]), y=torch.cat([a.y, b.y]))]
+    answers = b.answers
+    if answers is not None:
+        answers = torch.cat([F.one_hot(a.y, answers.shape[1]).to(answers), answers])
+    return [b._replace(x=torch.cat([a.x, b.x]), y=torch.cat([a.y, b.y]), answers=answers)]
+
+
+def answers_of(sets: Sequence[Samples], head: Any) -> Tensor:
+    """Of sets of one head: answers, 0 for classes since; where none are, labels as answers."""
+    columns = head.shape[0]
+    given = [
+        F.one_hot(one.y, columns).to(one.x.dtype) if one.answers is None else one.answers
+        for one in sets
+    ]
+    return torch.cat([F.pad(one, (0, columns - one.shape[1])) for one in given])
 
 
 def samples(scenario: Scenario, t: int, split: str = "train", device: Any = "cpu") -> Samples:
@@ -116,6 +133,42 @@ class Round(NamedTuple):
     of: int
     nll: float
     kl: float | None = None
+
+
+class Phase(NamedTuple):
+    """One fit: how many steps a round, and with what."""
+
+    name: str  #: part of the seed
+    unit: str  #: what a round is called
+    rounds: list[int]  #: steps of each
+    batch: int
+    lr_mu: float
+    lr_rho: float
+    kl_weight: float  #: of the KL, already divided by the number of samples
+    augment: str  #: distortion of the images fitted
+    distort: str = "none"  #: and of stored images mixed in
+    mixed: int = 0  #: so many of these a batch
+
+    @staticmethod
+    def training(config: Any, samples: int) -> Phase:
+        """Eq. 8 over the task's data: a round is an epoch."""
+        rounds = [math.ceil(samples / config.batch_size)] * config.epochs
+        rates, kl_weight = (config.lr_mu, config.lr_rho), config.kl_weight / samples
+        stored = config.distort, config.replay_mix
+        batch, looks = config.batch_size, config.augment
+        return Phase("train", "epoch", rounds, batch, *rates, kl_weight, looks, *stored)
+
+    @staticmethod
+    def replaying(config: Any, samples: int, name: str = "replay") -> Phase:
+        """Eq. 8 over stored samples: rounds of at most 100 steps, or epochs."""
+        whole, rest = divmod(config.replay_steps, 100)
+        rounds = [100] * whole + ([rest] if rest else [])
+        if config.replay_epochs:
+            rounds = [math.ceil(samples / config.replay_batch)] * config.replay_epochs
+        rates = config.replay_lr, config.replay_lr * (config.lr_rho / config.lr_mu)
+        kl_weight = config.replay_kl / max(samples, 1)
+        batch, looks = config.replay_batch, config.distort
+        return Phase(name, "round", rounds, batch, *rates, kl_weight, looks)
 
 
 class Method:

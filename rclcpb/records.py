@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rclcpb.files import RclCpbError, replacing
+from rclcpb.files import Damaged, read_whole, replacing
 
 HERE = Path(__file__).resolve().parent
 # the records the book shows: in the repository, or in the installed copy of the book
 BOOK = HERE / "_book" if (HERE / "_book").exists() else HERE.parent / "book"
 RESULTS = BOOK / "results"
+LONGEST = 10**8  # bytes of a record, far more than any has
 
 
 @dataclass
@@ -79,10 +80,11 @@ def save_record(record: Record, path: Path) -> None:
 
 
 def load_record(path: Path) -> Record:
+    content = read_whole(path, LONGEST)
     try:
-        return Record(**json.loads(path.read_text()))
-    except (ValueError, TypeError, OSError) as error:
-        raise RclCpbError(
+        return Record(**json.loads(content))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Damaged(
             f"{path} is not a record of this version ({error}): move it away and run again."
         ) from error
 

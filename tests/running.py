@@ -23,6 +23,7 @@ from rclcpb.runner import Hook, Run, make
 TIMES = ("seconds", "structure_seconds", "peak_mib", "started")
 FIXED = {"prune": False, "grow": False}
 PLUS = {"sampling": "local", "new_into_old": "zero", "coreset_choice": "medoids", "decay": True}
+NATURAL = {"optimiser": "natural", "sampling": "local", "lr_rho": 0.02}
 
 
 class Kind(NamedTuple):
@@ -44,6 +45,16 @@ KINDS = {
     "heads": Kind("rcl-cpb", {"heads": "multi"}, {"gamma": 0.9}),
     "plus, one head": Kind("rcl-cpb-plus", {"heads": "single"}, PLUS | {"replay_mix": 4}),
     "plus, heads": Kind("rcl-cpb-plus", {"heads": "multi"}, PLUS | {"replay_mix": 4, "gamma": 0.9}),
+    "natural, one head": Kind(
+        "rcl-cpb-plus",
+        {"heads": "single"},
+        NATURAL | PLUS | {"replay_mix": 4, "stored_targets": "answers", "gamma": 0.9},
+    ),
+    "memoryless, heads": Kind(
+        "rcl-cpb",
+        {"heads": "multi"},
+        NATURAL | {"new_into_old": "none", "coreset": 0, "replay": False, "gamma": 0.9},
+    ),
     "convolutions": Kind("rcl-cpb", {"trunk": True, "tasks": tiny.PAIRS[:2]}, {"gamma": 0.9}),
     "control, one head": Kind("coreset-only", {"heads": "single"}, FIXED),
     "control, heads": Kind("coreset-only", {"heads": "multi"}, FIXED),

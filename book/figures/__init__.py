@@ -1,6 +1,6 @@
 """Every figure of the book: what chapters share is here, a chapter's own in its file.
 
-    use_style()                            one look for all figures
+    use_style("3")                         one look for all figures; chapter 3's numbers
     show(fig, alt, caption)                a figure with alt text and a caption
     table(header, rows, caption)           a table with a caption
     say(text)                              a computed sentence, as a paragraph
@@ -13,9 +13,11 @@ looks the same in Jupyter, in Colab and on a page without a kernel, and asks no 
 host for anything. A chapter's own: `from figures import pruning as draw`.
 """
 
-from .page import RESULTS, full, images, png, recorded, say, scenario, show, table
+from .page import RESULTS, full, images, recorded, say, scenario, show, table
 from .player import kernel_listens, live, slider
+from .playground import one_weight
 from .style import COLOUR, LABEL, MARKER, dots, end_labels, matrices, matrix, use_style
+from .vector import picture, png
 
 __all__ = [
     "COLOUR",
@@ -30,6 +32,8 @@ __all__ = [
     "live",
     "matrices",
     "matrix",
+    "one_weight",
+    "picture",
     "png",
     "recorded",
     "say",

@@ -46,7 +46,7 @@ def methods_accuracy(
                 fontsize=9,
             )
     ax.set_xticks(range(len(accuracy)), [LABEL[m] for m in accuracy])
-    ax.set(ylabel="average accuracy, %", xlim=(-0.75, len(accuracy) - 0.45))
+    ax.set(ylabel="average accuracy, %", xlim=(-1.0, len(accuracy) - 0.45))
     ax.margins(y=0.2)
     return fig
 

@@ -12,20 +12,31 @@ from matplotlib.figure import Figure
 
 from .growing import shared_part
 from .style import TASK_COLOURS, WIDTH, end_labels, matrix
+from .vector import readable
+
+DARK_TASKS = [readable(colour) for colour in TASK_COLOURS]  # under white numbers
 
 
-def _neurons(ax: Axes, births: Sequence[int], x: float, title: str) -> None:
-    """A layer as a block of squares, each in the colour of the task it was added at."""
+def _neurons(
+    ax: Axes, births: Sequence[int], x: float, title: str, fresh: Sequence[float] = ()
+) -> None:
+    """A layer as a block of squares, each in the colour of the task it was added at.
+
+    fresh: of each old neuron the share of its weights that are re-initialised, left white.
+    """
     columns = 12
     place = np.arange(sum(births))
     task = np.repeat(np.arange(len(births)), births)
     colours = np.array(TASK_COLOURS)[task] if len(task) else []
-    ax.scatter(
-        x + 0.34 * (place % columns), -0.34 * (place // columns), s=20, marker="s", c=colours, lw=0
-    )
+    across, down = x + 0.34 * (place % columns), -0.34 * (place // columns)
+    ax.scatter(across, down, s=20, marker="s", c=colours, lw=0)
+    share = np.asarray(fresh, dtype=float)
+    old = len(share)
+    ax.scatter(across[:old], down[:old], s=16 * share, marker="s", c="white", lw=0)
     words = " + ".join(str(n) for n in births if n) or "0"
     ax.text(x - 0.17, 1.0, f"{title}: {sum(births)}", fontsize=9.5, fontweight="bold")
-    ax.text(x - 0.17, 0.45, f"= {words}", fontsize=8.5)
+    freed = f"; {share.mean():.0%} of weights fresh" if old else ""
+    ax.text(x - 0.17, 0.45, f"= {words}{freed}", fontsize=8)
 
 
 def growth_frame(
@@ -34,15 +45,16 @@ def growth_frame(
     accuracy: Sequence[Sequence[float]],
     tasks: Sequence[str],
     title: str,
+    fresh: Sequence[Any] = ((), ()),
 ) -> Figure:
     """The network as it stands, beside R as far as it is filled."""
     fig, (ax, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.4), width_ratios=[1.65, 1])
-    for k, layer in enumerate(births):
-        _neurons(ax, layer, 5.2 * k, f"hidden layer {k + 1}")
+    for k, (layer, share) in enumerate(zip(births, fresh, strict=True)):
+        _neurons(ax, layer, 5.2 * k, f"hidden layer {k + 1}", share)
     x = 5.2 * len(births)
     ax.text(x - 0.17, 1.0, f"output: {outputs}", fontsize=9.5, fontweight="bold")
     for c in range(outputs):
-        ax.scatter(x + 0.2, -0.1 - 0.72 * c, s=110, c=TASK_COLOURS[c // 2])
+        ax.scatter(x + 0.2, -0.1 - 0.72 * c, s=110, c=DARK_TASKS[c // 2])
         ax.text(
             x + 0.2, -0.12 - 0.72 * c, str(c), ha="center", va="center", color="white", fontsize=8
         )

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .style import INK, TASK_COLOURS, WIDTH, end_labels, task_legend
+from .vector import readable
 
 
 def task_strip(rows: Sequence[tuple[str, Sequence[Any]]]) -> Figure:
@@ -38,7 +39,7 @@ def answers_so_far(answers: Sequence[Any], tasks: Sequence[str]) -> Figure:
                 share[digit],
                 left=ends[digit] - share[digit],
                 height=0.7,
-                color=TASK_COLOURS[digit // 2],
+                color=readable(TASK_COLOURS[digit // 2]),  # under white numbers
                 ec="white",
             )
             if share[digit] > 4:

@@ -18,17 +18,13 @@ from .style import (
     GREY,
     INK,
     ORANGE,
-    PURPLE,
     SKY,
     TASK_COLOURS,
     VERMILION,
     WIDTH,
-    YELLOW,
     dots,
     end_labels,
 )
-
-CLASS_COLOURS = (BLUE, ORANGE, YELLOW, GREY, PURPLE, GREEN)  # paper's, classes 0 to 5
 
 
 def class_activations(
@@ -36,51 +32,28 @@ def class_activations(
 ) -> Figure:
     """Mean activation of every neuron for a task's two classes: layers[k][t] is phi.
 
-    Neurons are sorted by the distance of their two values; left of the line is shared.
+    Within the grey band the two differ by less than gamma; outside a neuron is shared.
     """
     rows, columns = len(layers), len(tasks)
-    fig, axes = plt.subplots(rows, columns, figsize=(WIDTH, 4.6), sharey="row")
+    fig, axes = plt.subplots(rows, columns, figsize=(WIDTH, 5.0), sharex="row", sharey="row")
     for k, t in np.ndindex(rows, columns):
-        _two_classes(axes[k, t], np.asarray(layers[k][t]), gamma, first=2 * t)
-        axes[k, t].set_title(f"task {t + 1}: {tasks[t]}" if k == 0 else "")
-    for ax in axes[-1]:
-        ax.set_xlabel("neurons, sorted")
-        ax.legend(
-            title="class", loc="center right", fontsize=8, title_fontsize=8, handletextpad=0.1
-        )
+        ax, (a, b) = axes[k, t], np.asarray(layers[k][t])
+        top = 1.05 * max(float(np.asarray(phi).max()) for phi in layers[k])
+        ax.fill_between([0, top], [-gamma, top - gamma], [gamma, top + gamma], color="#e4e4e4")
+        away = np.abs(a - b) > gamma
+        ax.plot(a[~away], b[~away], "s", color=GREY, ms=2.6, alpha=0.6, mew=0)
+        ax.plot(a[away], b[away], "o", color=BLUE, ms=3.2, alpha=0.6, mew=0)
+        ax.set(xlim=(-0.03 * top, top), ylim=(-0.03 * top, top), aspect="equal")
+        first, second = tasks[t].split("/")
+        ax.set(xlabel=f"for {first}", ylabel=f"for {second}")
+        ax.set_title(f"{away.sum()} of {len(a)} outside", fontsize=9.5)
+        if k == 0:
+            ax.annotate(
+                f"task {t + 1}: {tasks[t]}", (0, 1.2), xycoords="axes fraction", fontweight="bold"
+            )
     for k in range(rows):
-        axes[k, 0].set_ylabel(f"hidden layer {k + 1}\nmean activation")
+        axes[k, 0].set_ylabel(f"hidden layer {k + 1}\n{axes[k, 0].get_ylabel()}")
     return fig
-
-
-def _two_classes(ax: Axes, phi: Any, gamma: float, first: int) -> None:
-    """A neuron a place: its mean activation for the classes `first` and the next."""
-    distance = np.abs(phi[0] - phi[1])
-    order = np.argsort(-distance)
-    low, high = phi.min(0)[order], phi.max(0)[order]
-    ax.vlines(np.arange(len(order)), low, high, color="#aaaaaa", lw=0.9)
-    for c, marker in enumerate("os"):
-        ax.plot(
-            phi[c][order],
-            marker,
-            color=CLASS_COLOURS[first + c],
-            ms=3,
-            mec=INK,
-            mew=0.25,
-            label=str(first + c),
-        )
-    shared = int((distance > gamma).sum())
-    ax.axvline(shared - 0.5, color=INK, ls="--", lw=1)
-    ax.text(
-        0.98,
-        0.96,
-        f"{shared} of {len(order)}\nabove γ",
-        ha="right",
-        va="top",
-        transform=ax.transAxes,
-        fontsize=9,
-        bbox={"fc": "white", "ec": "none", "pad": 1},
-    )
 
 
 def distances_by_task(

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import html
-import io
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 from IPython.display import display
 from matplotlib.figure import Figure
-from PIL import Image
 
 from rclcpb.images import Images, data_root, load_images
 from rclcpb.presets import SMALL, make_scenario
@@ -21,29 +17,12 @@ from rclcpb.records import Record
 from rclcpb.scenarios import Scenario
 from rclcpb.tables import format_table
 
+from .style import next_number
+from .vector import picture
+
 # The recorded runs: beside this folder, in the repository and in an installed copy alike.
 RESULTS = Path(os.environ.get("RCLCPB_RESULTS") or Path(__file__).parents[1] / "results")
 SOURCES = ("computed here", "recorded run", "paper's number", "drawing")
-
-
-def png(fig: Figure, dpi: int = 110) -> bytes:
-    """A figure as a small PNG (256 colours, no date, no program's name); closes it."""
-    buffer = io.BytesIO()
-    fig.savefig(buffer, format="png", dpi=dpi)
-    plt.close(fig)
-    picture = Image.open(buffer).convert("RGB")
-    few = picture.quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    buffer = io.BytesIO()
-    few.save(buffer, format="png", optimize=True)
-    return buffer.getvalue()
-
-
-def _uri(picture: bytes) -> str:
-    return "data:image/png;base64," + base64.b64encode(picture).decode()
-
-
-def _size(picture: bytes) -> tuple[int, int]:
-    return Image.open(io.BytesIO(picture)).size
 
 
 class Page:
@@ -59,34 +38,31 @@ class Page:
         return self.words
 
 
-def _caption(caption: str, source: str) -> str:
-    """The caption with where its numbers come from; that is never left out."""
+def numbered(kind: str, caption: str, source: str) -> str:
+    """The caption with its number and where its numbers come from; neither is left out."""
     if not source.startswith(SOURCES):
         raise ValueError(f"source={source!r}: must start with one of {SOURCES}.")
-    return f"{caption.rstrip()} ({source})" if caption else f"({source})"
+    return f"{next_number(kind)}. {caption.rstrip()} ({source})"
 
 
 FIGURE = 'style="margin:0.8em 0;max-width:100%"'
 UNDER = 'style="font-size:0.9em;line-height:1.4;margin-top:0.3em"'
-PICTURE = 'style="max-width:100%;height:auto;background:#fff;border-radius:4px"'
 
 
-def show(
-    fig: Figure, alt: str, caption: str = "", source: str = "computed here", dpi: int = 110
-) -> None:
-    """Display a figure with alt text and a caption that names its source.
+def under(caption: str) -> str:
+    """A caption in HTML, its number in bold."""
+    number, words = caption.split(". ", 1)
+    return f"<figcaption {UNDER}><b>{number}.</b> {html.escape(words)}</figcaption>"
+
+
+def show(fig: Figure, alt: str, caption: str = "", source: str = "computed here") -> None:
+    """Display a figure with alt text and a numbered caption that names its source.
 
     source: "computed here", `recorded(records)`, "paper's number", or a mix of them in
     words that starts with one of these; "drawing" for one that shows no data.
     """
-    picture, caption = png(fig, dpi), _caption(caption, source)
-    width, height = _size(picture)
-    code = (
-        f'<figure class="rcl-figure" {FIGURE}>'
-        f'<img src="{_uri(picture)}" alt="{html.escape(alt)}" width="{width}"'
-        f' height="{height}" {PICTURE}>'
-        f"<figcaption {UNDER}>{html.escape(caption)}</figcaption></figure>"
-    )
+    caption = numbered("Figure", caption, source)
+    code = f'<figure class="rcl-figure" {FIGURE}>{picture(fig, alt)}{under(caption)}</figure>'
     display(Page(code, f"[figure: {alt}] {caption}"))
 
 
@@ -101,7 +77,7 @@ def table(
 
     wrap: columns of sentences, whose lines may break, and their least width in em.
     """
-    rows, caption = [[str(c) for c in row] for row in rows], _caption(caption, source)
+    rows, caption = [[str(c) for c in row] for row in rows], numbered("Table", caption, source)
     styles = [""] * len(header)
     for i, em in (wrap or {}).items():
         styles[i] = f' style="white-space:normal;vertical-align:top;min-width:{em}em"'
@@ -115,8 +91,7 @@ def table(
     code = (
         f'<figure class="rcl-table" {FIGURE}><div style="overflow-x:auto" tabindex="0">'
         f'<table class="table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
-        f"</table></div><figcaption {UNDER}>{html.escape(caption)}</figcaption>"
-        "</figure>"
+        f"</table></div>{under(caption)}</figure>"
     )
     words = format_table([tuple(row) for row in rows], tuple(header))
     display(Page(code, f"{words}\n{caption}"))

@@ -13,10 +13,14 @@ from typing import Any
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from .page import FIGURE, PICTURE, UNDER, Page, _caption, _size, _uri, png
+from .page import FIGURE, Page, numbered, under
+from .vector import picture, png
+
+DENSITY = 90  # points an inch of a frame
+LARGEST_FRAME = 25_000  # characters
 
 PLAYER = """<figure class="rcl-player" id="ID" FIGURE>
-<img src="FIRST" alt="ALT" width="WIDTH" height="HEIGHT" PICTURE>
+<div data-frame>FIRST</div>
 <div style="display:flex;flex-wrap:wrap;gap:0.5em;align-items:center;margin-top:0.3em">
 <button type="button" data-step="-1" aria-label="one step back" STYLE>◀</button>
 <button type="button" data-play aria-label="play" STYLE>Play</button>
@@ -24,11 +28,11 @@ PLAYER = """<figure class="rcl-player" id="ID" FIGURE>
 <input type="range" min="0" max="LAST" value="START" step="1" aria-label="NAME"
  style="flex:1 1 9em;min-width:7em;max-width:24em">
 <output aria-live="polite" style="flex:1 1 8em">LABEL</output></div>
-<figcaption UNDER>CAPTION</figcaption>
+CAPTION
 <script>(function(){var b=document.getElementById("ID");if(!b||b.ready)return;b.ready=1;
-var f=FRAMES,l=LABELS,a=ALTS,i=b.querySelector("img"),r=b.querySelector("input"),
-o=b.querySelector("output"),p=b.querySelector("[data-play]"),t=null;f[START]=i.src;
-function go(k){k=(k+f.length)%f.length;r.value=k;i.src=f[k];i.alt=a[k];
+var f=FRAMES,l=LABELS,i=b.querySelector("[data-frame]"),r=b.querySelector("input"),
+o=b.querySelector("output"),p=b.querySelector("[data-play]"),t=null;f[START]=i.innerHTML;
+function go(k){k=(k+f.length)%f.length;r.value=k;i.innerHTML=f[k];
 o.textContent=l[k];r.setAttribute("aria-valuetext",l[k])}
 function stop(){clearInterval(t);t=null;p.textContent="Play";
 p.setAttribute("aria-label","play")}
@@ -49,63 +53,59 @@ BUTTON = (
 
 
 def slider(
-    frames: Iterable[Figure | bytes],
+    frames: Iterable[Figure],
     labels: Sequence[str],
     alt: str,
     caption: str = "",
     source: str = "computed here",
     start: int = 0,
     speed: int = 900,
-    dpi: int = 90,
 ) -> None:
     """Pre-rendered frames behind a range input and a play button; needs no kernel.
 
     labels: one a frame, shown beside the slider and added to the frame's alt text; keep
     the frames to one size and to thirty at most. start: the frame shown first.
     """
-    pictures = [f if isinstance(f, bytes) else png(f, dpi) for f in frames]
-    if len(pictures) != len(labels) or not pictures:
-        raise ValueError(f"{len(pictures)} frames, {len(labels)} labels: one each.")
-    if len({_size(p) for p in pictures}) > 1:
+    each, sizes = [], set()
+    for k, frame in enumerate(frames):  # one after another: each is closed before the next
+        label = labels[k] if k < len(labels) else ""
+        sizes.add(tuple(frame.get_size_inches()))
+        each.append(picture(frame, f"{alt}: {label}", DENSITY, LARGEST_FRAME))
+    if len(each) != len(labels) or not each:
+        raise ValueError(f"{len(each)} frames, {len(labels)} labels: one each.")
+    if len(sizes) > 1:
         raise ValueError("frames of different sizes jump: draw them with one figsize.")
-    start = start % len(pictures)
-    parts = _player_parts(pictures, labels, alt, start)
-    parts |= {"SPEED": str(speed), "CAPTION": html.escape(_caption(caption, source))}
-    words = f"[player: {alt}; {len(labels)} frames] {_caption(caption, source)}"
+    caption = numbered("Figure", caption, source)
+    parts = _player_parts(each, labels, alt, start % len(each))
+    parts |= {"SPEED": str(speed), "CAPTION": under(caption)}
+    words = f"[player: {alt}; {len(labels)} frames] {caption}"
     display(Page(_fill(PLAYER, parts), words))
 
 
 def _player_parts(
-    pictures: Sequence[bytes], labels: Sequence[str], alt: str, start: int
+    frames: Sequence[str], labels: Sequence[str], alt: str, start: int
 ) -> dict[str, str]:
     """What stands in a player where its template has a name in capitals."""
-    uris = [_uri(p) for p in pictures]
-    others = [*uris[:start], "", *uris[start + 1 :]]  # the first is in the page already
-    digest = hashlib.sha256("".join([*uris, *labels]).encode()).hexdigest()
-    width, height = _size(pictures[0])
+    others = [*frames[:start], "", *frames[start + 1 :]]  # the first is in the page already
+    digest = hashlib.sha256("".join([*frames, *labels]).encode()).hexdigest()
     return {
         "FIGURE": FIGURE,
-        "PICTURE": PICTURE,
-        "UNDER": UNDER,
         "STYLE": BUTTON,
-        "LAST": str(len(pictures) - 1),
+        "LAST": str(len(frames) - 1),
         "START": str(start),
-        "WIDTH": str(width),
-        "HEIGHT": str(height),
         "ID": f"rcl-{digest[:12]}",
         "LABELS": _script(labels),
-        "ALTS": _script([f"{alt}: {x}" for x in labels]),
         "NAME": html.escape(f"choose a frame: {alt}"),
         "LABEL": html.escape(labels[start]),
-        "ALT": html.escape(f"{alt}: {labels[start]}"),
-        "FIRST": uris[start],
+        "FIRST": frames[start],
         "FRAMES": _script(others),
     }
 
 
 def _script(values: Sequence[str]) -> str:
-    """A list for the player's script; a "<" would end the script early."""
-    return json.dumps(list(values), ensure_ascii=False).replace("<", "\\u003c")
+    """A list for the player's script, which "</script" and "<!--" would end early."""
+    text = json.dumps(list(values), ensure_ascii=False)
+    return text.replace("</", "<\\/").replace("<!", "<\\!")
 
 
 def _fill(template: str, parts: dict[str, str]) -> str:

@@ -88,13 +88,18 @@ def size_against_accuracy(
             marker=marker,
             ls="-" if not down else "--",
         )
-        for neurons, accuracy, text in means:
+        heights = [accuracy for _, accuracy, _ in means]
+        for i, (neurons, accuracy, text) in enumerate(means):
+            dip = down or accuracy < max(heights[max(0, i - 1) : i + 2])  # the line goes above it
+            place, side = ((9, -11), "left") if down else ((0, -15 if dip else 8), "center")
+            if i == 0 and not down:
+                place, side = (-7, -3), "right"
             ax.annotate(
                 text,
                 (neurons, accuracy),
-                xytext=(0, -14 if down else 8),
+                xytext=place,
                 textcoords="offset points",
-                ha="center",
+                ha=side,
                 color=colour,
                 fontsize=9,
                 zorder=5,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import matplotlib as mpl
@@ -26,8 +27,21 @@ WIDTH = 7.2  # inches: the text column
 EACH = {"ls": "", "alpha": 0.75, "mec": "white", "mew": 0.5}  # the look of one seed among others
 
 
-def use_style() -> None:
-    """One look: an opaque white ground (for dark mode too), few lines, clear type."""
+_counted: Counter[str] = Counter()  # figures and tables so far
+_chapter = ""
+
+
+def next_number(kind: str) -> str:
+    """Figure 3.2: the kind, the chapter, and how many there are with this one."""
+    _counted[kind] += 1
+    return f"{kind} {_chapter}{_counted[kind]}"
+
+
+def use_style(chapter: str = "") -> None:
+    """One look: a white ground, few lines, clear type. And figures count from 1 in a chapter."""
+    global _chapter
+    _chapter = f"{chapter}." if chapter else ""
+    _counted.clear()
     mpl.rcParams.update(
         {
             "figure.figsize": (WIDTH, 3.2),
@@ -54,7 +68,7 @@ def use_style() -> None:
             "lines.markersize": 5,
             "legend.frameon": False,
             "image.cmap": "Greys",
-            "image.interpolation": "nearest",
+            "image.interpolation": "none",
             "axes.prop_cycle": mpl.cycler(color=TASK_COLOURS[:6]),
         }
     )

@@ -120,7 +120,7 @@ def test_a_network_on_disk_is_the_same_network(
 ) -> None:
     net, path = tiny.network(tiny.config(sampling="local"), trunk), tmp_path / "net"
     before = torch.get_rng_state()
-    core.save(net, path, {"labels": [[7, 8, 9], [1, 2]]})
+    net.save(path, {"labels": [[7, 8, 9], [1, 2]]})
     again = core.load(path)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(20)  # as every test begins

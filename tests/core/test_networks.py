@@ -111,7 +111,7 @@ def test_loading_neither_uses_nor_moves_the_global_generator(
         learner = core.Learner(tiny.scenario(), tiny.config())
         learner.open_head(0)
         state = learner.state()
-        core.save(learner.net, tmp_path / "net")
+        learner.net.save(tmp_path / "net")
     learner.load(state)
     core.load(tmp_path / "net")
 
@@ -189,7 +189,7 @@ def test_a_kept_network_answers_as_it_did(tmp_path: Path, trunk: bool) -> None:
     net = tiny.network(tiny.config(sampling="local", rho_init=-3.0), trunk)
     core.grow(net, [3, 2])
     x, path = tiny.inputs(net), tmp_path / "deep" / "net.safetensors"
-    core.save(net, path, {"scenario": "tiny", "seed": 3})
+    net.save(path, {"scenario": "tiny", "seed": 3})
     loaded = core.load(path)
     assert loaded.about == {"scenario": "tiny", "seed": 3}
     assert loaded.settings == net.settings and loaded.image_shape == net.image_shape
@@ -210,7 +210,7 @@ def test_a_network_of_wider_convolutions_is_kept_too(
     monkeypatch.setattr(core.ProgressiveBNN, "growable", property(lambda net: net.body))
     net = tiny.network(trunk=True)
     core.grow(net, [2, 1, 1, 0])
-    core.save(net, tmp_path / "net")
+    net.save(tmp_path / "net")
     assert tiny.same(tiny.snapshot(core.load(tmp_path / "net")), tiny.snapshot(net))
 
 
@@ -227,7 +227,7 @@ class Payload:
 def bad_files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Every way in which a file may be no kept network."""
     good = folder / "good"
-    core.save(tiny.network(), good)
+    tiny.network().save(good)
     whole = good.read_bytes()
     changed = bytearray(whole)
     changed[-40] ^= 1

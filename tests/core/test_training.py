@@ -29,7 +29,7 @@ from rclcpb.files import RclCpbError
 FAULTS = """
 import os, resource, sys, torch
 sys.path.insert(0, sys.argv[1])
-from rclcpb.fast import keep_freed_memory
+from rclcpb.memory import keep_freed_memory
 for way in ("kept", "as ever"):
     if os.fork():
         os.wait()

@@ -170,7 +170,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
         ("learn ta-smnist-5k", "run, "),
         ("run", "scenario"),
         ("run nothing", "invalid choice 'nothing'"),
-        ("run ta-smnist-5k --method ewc", "invalid choice 'ewc'"),
+        ("run ta-smnist-5k --method magic", "invalid choice 'magic'"),
         ("run ta-smnist-5k --epochs ten", "--epochs"),
         ("run ta-smnist-5k --frobnicate 3", "--frobnicate"),
         ("run ta-smnist-5k --gamma -1", "gamma=(-1.0,): must be 0 or more"),

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import torch
 from on_disk import one_sentence
+from power import Disk, State
 from running import Harm
 from safetensors import torch as safetensors
 
 from rclcpb import files
-from rclcpb.files import RclCpbError, load_tensors, replacing, save_tensors
+from rclcpb.files import Damaged, RclCpbError, _digest, load_tensors, replacing, save_tensors
+from rclcpb.records import load_record
 
 TENSORS = {
     "matrix": torch.arange(12.0).view(3, 4).t(),  # not contiguous
@@ -84,6 +86,20 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "in the way"
 
 
+@pytest.mark.parametrize("before", [{}, {"new/folder/f.txt": b"old"}])
+def test_a_power_cut_leaves_the_old_file_or_the_new_one(tmp_path: Path, before: dict) -> None:
+    """Whole, at each moment; and the new one from the moment that it is written."""
+    State("before", before).restore(tmp_path)
+    path = tmp_path / "new" / "folder" / "f.txt"
+    with Disk(tmp_path) as disk, replacing(path) as part:
+        part.write_text("new")
+    left = [{k: v for k, v in s.files.items() if "part" not in k} for s in disk.states]
+    new = {"new/folder/f.txt": b"new"}
+    assert before in left and new in left
+    assert all(files in (before, new) for files in left)
+    assert disk.left() == [new, new]
+
+
 # ------------------------------------------------------------------ tensors and their facts
 
 
@@ -128,9 +144,54 @@ def test_tensors_of_another_program_are_refused(tmp_path: Path) -> None:
         refused(tmp_path / "f")
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path)
-    refused(tmp_path / "missing")
+def unreadable(path: Path) -> None:
+    """It may be a good one: nobody hears that it is damaged."""
+    with pytest.raises(RclCpbError, match="cannot read") as caught:
+        load_tensors(path, "a kept network")
+    assert str(path)[:80] in str(caught.value) and not isinstance(caught.value, Damaged)
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("", "pipe", "loop", "none", "/dev/zero", "a\0b", "x" * 300, "a/" * 3000):
+        unreadable(tmp_path / name)
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError()])
+def test_a_failing_disk_or_memory_is_no_damage(
+    error: BaseException, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(os, "open", fail)
+    unreadable(path)
+
+
+def test_a_giant_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "giant"
+    with path.open("wb") as file:
+        file.truncate(2**40)  # of which nothing is on the disk
+    with pytest.raises(Damaged, match=r"1099\.5 GB long, at most 4\.3"):
+        load_tensors(path, "a kept network")
+    with pytest.raises(Damaged, match=r"at most 0\.1 would be right"):
+        load_record(path)
+
+
+@pytest.mark.parametrize("state", ["[" * 10**5, "[1]", "3", "null", '"a"', "{", ""])
+def test_facts_that_are_none_are_refused(path: Path, state: str) -> None:
+    """Their checksum may be right."""
+    made = {k: v.contiguous() for k, v in TENSORS.items()}
+    metadata = {"state": state, "sha256": _digest(made, state)}
+    path.write_bytes(safetensors.save(made, metadata))
+    refused(path)
+
+
+def test_tensors_of_other_kinds_are_refused(path: Path) -> None:
+    odd = {"a": torch.ones(3, dtype=torch.bfloat16)}
+    path.write_bytes(safetensors.save(odd, {"state": "{}"}))
+    refused(path)
 
 
 def test_a_pickle_under_the_name_runs_no_code(tmp_path: Path) -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
-import sys
+import tracemalloc
+import zipfile
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from on_disk import one_sentence, save, small_images
 from running import Harm
 
-from rclcpb import scenarios
+from rclcpb import images, scenarios
 from rclcpb.files import RclCpbError
-from rclcpb.images import SHA256, Images, _import_torchvision, data_root, load_images
+from rclcpb.images import SHA256, Images, data_root, load_images
 from rclcpb.presets import make_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,10 +94,74 @@ def test_a_file_that_is_no_npz(tmp_path: Path) -> None:
         np.save(file, np.zeros(3))
     with pytest.raises(RclCpbError, match="cannot be read"):
         load_images("mnist", tmp_path)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(RclCpbError, match="cannot be read"):
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "loop", "device"])
+def test_what_cannot_be_read_now_may_be_a_good_file(kind: str, tmp_path: Path) -> None:
+    """At once, and nobody is told to delete it."""
+    path = tmp_path / "mnist.npz"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "loop":
+        path.symlink_to("other.npz")
+        (tmp_path / "other.npz").symlink_to("mnist.npz")
+    else:
+        path.symlink_to(os.devnull)
+    with pytest.raises(RclCpbError, match="cannot read") as caught:
         load_images("mnist", tmp_path)
+    said = one_sentence(caught.value)
+    assert str(path) in said and "delete" not in said and "truncated" not in said
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(5, "Input/output error"), PermissionError(13, "not yours"), MemoryError()]
+)
+def test_a_failing_disk_or_memory_is_not_a_damaged_file(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    path = save(tmp_path, "mnist", small_images())
+    for place, name in ((os, "open"), (images, "_unpacked")):
+        with monkeypatch.context() as patch:
+            if name == "_unpacked" and isinstance(error, OSError):
+                continue  # by then it is in memory
+            patch.setattr(place, name, fail)
+            with pytest.raises(RclCpbError, match=f"cannot read {path}") as caught:
+                load_images("mnist", tmp_path)
+        assert "delete" not in one_sentence(caught.value)
+
+
+def bomb(path: Path, shape: tuple[int, ...], written: int) -> None:
+    """Says its images have this shape, and has so many bytes of zeros for them."""
+    x, y = BytesIO(), BytesIO()
+    np.lib.format.write_array_header_1_0(
+        x, {"descr": "|u1", "fortran_order": False, "shape": shape}
+    )
+    np.save(y, np.zeros(shape[0] if shape[0] < 100 else 40, np.uint8))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for split in ("train", "test"):
+            archive.writestr(f"y_{split}.npy", y.getvalue())
+            with archive.open(f"x_{split}.npy", "w", force_zip64=True) as member:
+                member.write(x.getvalue())
+                for _ in range(written // 2**20):
+                    member.write(bytes(2**20))
+
+
+@pytest.mark.parametrize("written", [0, 600])  # MB
+def test_a_small_file_that_would_fill_the_memory_is_refused(written: int, tmp_path: Path) -> None:
+    """Before it is unpacked, whether it has all it says or not."""
+    path = tmp_path / "mnist.npz"
+    bomb(path, (written * 2**20 // 784 or 10**12, 28, 28), written * 2**20)
+    assert path.stat().st_size < 2**21
+    tracemalloc.start()
+    with pytest.raises(RclCpbError, match="would unpack to"):
+        load_images("mnist", tmp_path)
+    assert tracemalloc.get_traced_memory()[1] < 2**25
+    tracemalloc.stop()
 
 
 def test_an_npz_without_its_arrays(tmp_path: Path) -> None:
@@ -143,124 +207,6 @@ def test_unknown_names() -> None:
         make_scenario("nothing")
     with pytest.raises(RclCpbError, match="seed -1"):
         make_scenario("pmnist-5k", -1)
-
-
-# --------------------------------------------------------------------------- downloads
-
-
-@pytest.fixture
-def sets() -> Any:
-    """torchvision.datasets, as the loaders import it."""
-    return _import_torchvision()
-
-
-def fake(sets: Any, monkeypatch: pytest.MonkeyPatch, calls: list, fail: Any = None) -> None:
-    """Data set classes that make a few images up instead of fetching them."""
-
-    class Made:
-        def __init__(
-            self, root: str, train: bool = True, download: bool = False, split: str = ""
-        ) -> None:
-            if fail:
-                raise fail
-            calls.append((type(self).__name__, train, download, split))
-            n = 30 if train and split != "test" else 20
-            shape = {"MNIST": (28, 28), "SVHN": (3, 32, 32)}.get(type(self).__name__, (32, 32, 3))
-            self.data: Any = np.full((n, *shape), n, np.uint8)
-            labels = np.arange(n) % 10
-            if type(self).__name__ == "SVHN":
-                self.data[:, 0] = 7  # the red channel
-                self.labels = labels
-            elif type(self).__name__ == "MNIST":
-                self.data, self.targets = (
-                    torch.from_numpy(self.data),
-                    torch.tensor(labels),
-                )
-            else:
-                self.targets = labels.tolist()
-
-    for name in ("MNIST", "SVHN", "CIFAR10", "CIFAR100"):
-        monkeypatch.setattr(sets, name, type(name, (Made,), {}))
-
-
-@pytest.mark.parametrize("name", ["mnist", "svhn", "cifar10", "cifar100"])
-def test_download_writes_the_npz_once(
-    name: str, sets: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list = []
-    fake(sets, monkeypatch, calls)
-    images = load_images(name, tmp_path / "new" / "folder")
-    assert len(calls) == 2 and all(call[0] == name.upper() and call[2] for call in calls)
-    shape = (28, 28) if name == "mnist" else (32, 32, 3)
-    assert images.x_train.shape == (30, *shape) and images.x_test.shape == (20, *shape)
-    assert all(array.dtype == np.uint8 for array in images)
-    assert images.y_train.tolist() == [i % 10 for i in range(30)]
-    if name == "svhn":
-        assert (images.x_train[..., 0] == 7).all() and (images.x_train[..., 1] == 30).all()
-    assert [p.name for p in (tmp_path / "new" / "folder").iterdir()] == [f"{name}.npz"]
-    again = load_images(name, tmp_path / "new" / "folder")
-    assert len(calls) == 2 and again.sha256() == images.sha256()
-
-
-@pytest.mark.parametrize("error", [OSError("no route"), RuntimeError("file corrupted")])
-def test_a_download_that_fails_says_what_to_do(
-    error: Exception, sets: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake(sets, monkeypatch, [], error)
-    with pytest.raises(RclCpbError, match="could not be downloaded") as caught:
-        load_images("mnist", tmp_path)
-    text = one_sentence(caught.value)
-    assert str(error) in text and "RCLCPB_DATA" in text and "-5k" in text
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_data_directory_that_cannot_be_written(
-    sets: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake(sets, monkeypatch, [])
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(RclCpbError, match="Not a directory") as caught:
-        load_images("mnist", tmp_path / "file" / "data")
-    one_sentence(caught.value)
-    assert (tmp_path / "file").read_text() == "in the way"
-
-
-def test_a_disk_that_fills_up_leaves_no_half_file(
-    sets: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake(sets, monkeypatch, [])
-
-    def full(file: Any, **arrays: Any) -> None:
-        file.write(b"half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "savez_compressed", full)
-    with pytest.raises(RclCpbError, match="No space left on device") as caught:
-        load_images("mnist", tmp_path)
-    one_sentence(caught.value)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_torchvision_can_be_imported_beside_a_cpu_torch() -> None:
-    """In a new process; it also survives an import that failed before."""
-    code = """if True:
-        import sys
-        sys.path.insert(0, sys.argv[1])
-        try:
-            import torchvision  # fails where torchvision is built for CUDA
-        except RuntimeError as error:
-            assert "nms" in str(error), error
-        from rclcpb.images import _import_torchvision
-        sets = _import_torchvision()
-        assert sets is _import_torchvision()  # again: nothing is redefined
-        assert all(hasattr(sets, n) for n in ("MNIST", "SVHN", "CIFAR10", "CIFAR100"))
-        assert "torchvision" in sys.modules
-        print("imported")
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(ROOT)], text=True, capture_output=True, check=False
-    )
-    assert done.stdout.strip() == "imported", done.stderr
 
 
 # ---------------------------------------------------------------------- real full sets

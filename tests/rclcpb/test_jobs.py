@@ -17,6 +17,7 @@ import pytest
 import tiny
 import torch
 from filelock import FileLock
+from power import Disk
 from running import FIXED, KINDS, Kind, content, files, killed_after
 
 import rclcpb_core as core
@@ -342,9 +343,9 @@ def test_a_started_run_may_be_stopped_and_kept_like_any_other(
         (lambda path: path.unlink(), "cannot read .*first.safetensors"),
         (lambda path: path.write_bytes(b"no"), "damaged or not a kept network"),
         (lambda path: path.write_bytes(path.read_bytes()[:-9]), "damaged or not a kept network"),
-        (lambda path: core.save(tiny.network(trunk=True), path), r"reads images \(3, 8, 8\)"),
+        (lambda path: tiny.network(trunk=True).save(path), r"reads images \(3, 8, 8\)"),
         (
-            lambda path: core.save(tiny.network(tiny.config(hidden=(5, 5, 5))), path),
+            lambda path: tiny.network(tiny.config(hidden=(5, 5, 5))).save(path),
             r"hidden\.2; this run needs \(1, 6, 6\) and hidden\.0, hidden\.1\.",
         ),
     ],
@@ -368,6 +369,29 @@ def test_a_checkpoint_is_no_kept_network(tmp_path: Path) -> None:
 def test_the_control_keeps_its_last_network(job: JobMaker, tmp_path: Path) -> None:
     run_job(job(KINDS["control, one head"], keep=True, config=tiny.config(**FIXED)))
     assert core.load(tmp_path / "run.safetensors").about["method"] == "coreset-only"
+
+
+# ------------------------------------------------------------------------------ power cuts
+
+
+def test_a_run_survives_a_power_cut_at_any_moment(
+    job: JobMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From all that a cut may leave, the job goes on to the same record; done, it stays done."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    config = tiny.config(epochs=1, gamma=0.9)
+    todo = job(KINDS["one head"], "disk/new/run", keep=True, config=config)
+    with Disk(folder) as disk:
+        record = content(run_job(todo))
+        whole = {f"new/{name}": data for name, data in files(folder / "new").items()}
+    assert whole.keys() == {"new/run.json", "new/run.safetensors"}
+    assert all(whole.items() <= left.items() for left in disk.left())
+    assert len(disk.states) > 12
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # which takes its time
+    for state in disk.states:
+        state.restore(folder)
+        assert content(run_job(todo)) == record, state.moment
 
 
 # -------------------------------------------------------------------------------- kill -9

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
 from rclcpb.files import RclCpbError
+from rclcpb.methods.network import PlainConfig
+from rclcpb.methods.plain import PlainMethod
+from rclcpb.methods.settings import BASES
 from rclcpb.presets import METHODS, NAMES, PAIRS, SCENARIOS, TABLES, entry, make_scenario, preset
+
+BAYESIAN = {name for name, known in METHODS.items() if not issubclass(known.learner, PlainMethod)}
 
 PAPER = {  # its table of beta and gamma ("e" read as 10 to the), first sizes, coresets
     "pmnist": ((32, 32), 1e-5, 0.3, 200),
@@ -31,8 +37,8 @@ def test_presets_hold_the_papers_numbers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_scenario_has_every_method(name: str) -> None:
-    configs = {method: preset(name, method) for method in METHODS}
+def test_every_scenario_has_every_bayesian_method(name: str) -> None:
+    configs = {method: preset(name, method) for method in BAYESIAN}
     ours, minus_a, vcl = (configs[m] for m in ("rcl-cpb", "rcl-cpb-A", "vcl"))
     assert minus_a == replace(ours, grow=False)
     assert vcl == replace(ours, prune=False, grow=False)
@@ -41,6 +47,16 @@ def test_every_scenario_has_every_method(name: str) -> None:
     assert vcl_plus == replace(plus, prune=False, grow=False)
     longer = {f: 3 * getattr(plus, f) for f in ("replay_steps", "replay_epochs")}
     assert control == replace(vcl_plus, **longer)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_method_of_plain_networks_has_settings_or_says_where_it_has(name: str) -> None:
+    base = name.removesuffix("-5k")
+    refused = pytest.raises(RclCpbError, match=f"no settings on {name} yet: pmnist, ")
+    for method in METHODS.keys() - BAYESIAN:
+        with nullcontext() if base in BASES else refused:
+            assert isinstance(preset(name, method), PlainConfig)
+    assert set(TABLES["mnist"]) <= set(BASES) <= set(SCENARIOS)
 
 
 @pytest.mark.parametrize("name", TABLES["mnist-5k"])

@@ -316,8 +316,8 @@ def test_learn_takes_the_preset_where_no_settings_are_given(
 
 
 def test_no_such_method() -> None:
-    with pytest.raises(RclCpbError, match="no method 'ewc': choose from rcl-cpb, "):
-        runner.make("ewc", tiny.scenario(), tiny.config())
+    with pytest.raises(RclCpbError, match="no method 'nothing': choose from rcl-cpb, "):
+        runner.make("nothing", tiny.scenario(), tiny.config())
 
 
 def test_a_prediction_that_is_not_finite_is_one_sentence() -> None:
