@@ -39,6 +39,8 @@ class MethodEntry:
     plus: bool = False  #: takes what we found to help, beyond the paper
     changes: Mapping[str, Any] = field(default_factory=dict)  #: of a scenario's preset
     longer_replay: int = 1  #: times the preset's
+    held: int = 1  #: numbers kept a parameter while a task is learned: here, the prior
+    logits: bool = False  #: are they kept with each stored image?
 
 
 _FIXED = {"prune": False, "grow": False}
@@ -50,21 +52,24 @@ METHODS: dict[str, MethodEntry] = {
     "vcl-plus": MethodEntry("VCL+", "#8A7A00", "^", plus=True, changes=_FIXED),
     # a fresh network a task needs more steps to get there
     "coreset-only": MethodEntry(
-        "stored images alone", "#009E73", "P", StoredImagesAlone, True, _FIXED, longer_replay=3
+        "stored images alone", "#009E73", "P", StoredImagesAlone, True, _FIXED, 3, held=0
     ),
-    "finetune": MethodEntry("fine-tuning", "#999999", "x", Finetune),
-    "joint": MethodEntry("joint training", "#222222", "*", Joint),
-    "er": MethodEntry("ER", "#117733", "v", ER),
-    "der++": MethodEntry("DER++", "#44AA99", "v", DERpp),
-    "ewc": MethodEntry("EWC", "#882255", "<", EWC),
-    "ewc-online": MethodEntry("online EWC", "#AA4499", "<", OnlineEWC),
-    "si": MethodEntry("SI", "#CC6677", ">", SI),
-    "lp": MethodEntry("LP", "#661100", ">", LP),
-    "rwalk": MethodEntry("RWalk", "#6699CC", "h", RWalk),
-    "gem": MethodEntry("GEM", "#888888", "d", GEM),
+    "finetune": MethodEntry("fine-tuning", "#999999", "x", Finetune, held=0),
+    "joint": MethodEntry("joint training", "#222222", "*", Joint, held=0),
+    "er": MethodEntry("ER", "#117733", "v", ER, held=0),
+    "der++": MethodEntry("DER++", "#44AA99", "v", DERpp, held=0, logits=True),
+    "ewc": MethodEntry("EWC", "#882255", "<", EWC, held=2),
+    "ewc-online": MethodEntry("online EWC", "#AA4499", "<", OnlineEWC, held=2),
+    "si": MethodEntry("SI", "#CC6677", ">", SI, held=4),
+    "lp": MethodEntry("LP", "#661100", ">", LP, held=2),
+    "rwalk": MethodEntry("RWalk", "#6699CC", "h", RWalk, held=6),
+    "gem": MethodEntry("GEM", "#888888", "d", GEM, held=0),
     "icarl": MethodEntry("iCaRL", "#332288", "p", ICaRL),
-    "pnn": MethodEntry("PNN", "#DDCC77", "8", PNN),
+    "pnn": MethodEntry("PNN", "#DDCC77", "8", PNN, held=0),
 }
+# the methods of plain networks, which are not the paper's family
+OTHERS = tuple(name for name, how in METHODS.items() if issubclass(how.learner, PlainMethod))
+OURS = tuple(name for name in METHODS if name not in OTHERS)
 # which differences the tables test, seed by seed
 PAIRS = (
     ("rcl-cpb", "vcl"),
@@ -79,7 +84,7 @@ def preset(scenario: str, method: str = "rcl-cpb") -> Any:
     if method not in METHODS:
         raise RclCpbError(f"no method {method!r}: choose from {', '.join(METHODS)}.")
     known, how = entry(scenario), METHODS[method]
-    if issubclass(how.learner, PlainMethod):
+    if method in OTHERS:
         return plain_settings(scenario, method)
     config = replace(known.config, **(known.plus if how.plus else {}))
     if scenario.endswith(SMALL):

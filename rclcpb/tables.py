@@ -10,13 +10,14 @@ from scipy.stats import ttest_rel
 
 import rclcpb_core as core
 from rclcpb import metrics
+from rclcpb.costs import bytes_held, runs_searched
 from rclcpb.paper import PaperRow
-from rclcpb.presets import METHODS, SCENARIOS
+from rclcpb.presets import METHODS, OTHERS, SCENARIOS
 from rclcpb.records import Record, load_records
 
 HEADER = (
     *("scenario", "method", "from", "accuracy %", "forgetting", "hidden", "neurons"),
-    *("parameters", "stored", "minutes", "seeds"),
+    *("parameters", "stored", "seconds", "seeds", "kB held", "searched"),
 )
 
 
@@ -26,8 +27,8 @@ def spread(values: list[float], digits: int = 2) -> str:
     return text + (f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else "")
 
 
-def summary(records: list[Record]) -> tuple[str, ...]:
-    """One method's row of the table."""
+def summary(records: list[Record], searched: int = 0) -> tuple[str, ...]:
+    """One method's row of the table; `searched` runs found its settings."""
     r = records[0]
     sizes = [record.hidden[-1] for record in records if record.hidden[-1]]
     final = np.mean(sizes, axis=0) if sizes else np.zeros(0)  # not every method has a size
@@ -41,23 +42,32 @@ def summary(records: list[Record]) -> tuple[str, ...]:
         f"{final.sum():.0f}" if sizes else "",
         f"{np.mean([r.parameters for r in records]):,.0f}",
         str(r.coreset_total),
-        f"{np.mean([sum(r.seconds) for r in records]) / 60:.1f}",
+        f"{np.mean([sum(r.seconds) for r in records]):.0f}",
         str(len(records)),
+        kilobytes(records),
+        str(searched or ""),
     )
+
+
+def kilobytes(records: list[Record]) -> str:
+    """What is held beside the network, the mean over seeds."""
+    known = [held for r in records if (held := bytes_held(r)) is not None]
+    return f"{np.mean(known) / 1000:,.0f}" if known else ""
 
 
 def table_rows(results: Path, scenarios: Iterable[str]) -> list[tuple[str, ...]]:
     """Recorded methods of each scenario, then the paper's rows, labelled as such."""
     rows: list[tuple[str, ...]] = []
     for scenario in scenarios:
+        tried = runs_searched(results, scenario)
         for method in METHODS:
             if records := load_records(results, scenario, method):
-                rows.append(summary(records))
+                rows.append(summary(records, tried[method]))
         for p in SCENARIOS[scenario].paper if scenario in SCENARIOS else ():
             accuracy = f"{p.accuracy}" + (f" ± {p.deviation}" if p.deviation else "")
             size = (str(list(p.hidden)), str(sum(p.hidden))) if p.hidden else ("", "")
             where = "paper" if p.source == "own" else f"paper, from {p.source}"
-            rows.append((scenario, p.method, where, accuracy, "", *size, "", "", "", ""))
+            rows.append((scenario, p.method, where, accuracy, "", *size, *[""] * 6))
     return rows
 
 
@@ -82,8 +92,21 @@ def paired(results: Path, scenario: str, a: str, b: str) -> str:
     )
 
 
+GLANCE = ("rcl-cpb", "vcl", "rcl-cpb-plus", "vcl-plus", "coreset-only")  # of every scenario
+
+
+def best_others(results: Path, scenario: str, count: int = 3) -> list[str]:
+    """The best recorded methods of plain networks; joint training keeps all images."""
+    means = {
+        method: np.mean(list(found.values()))
+        for method in OTHERS
+        if method != "joint" and (found := by_seed(results, scenario, method))
+    }
+    return sorted(means, key=lambda method: -means[method])[:count]
+
+
 def at_a_glance(results: Path, missing: bool = True) -> str:
-    """The main table in Markdown: recorded runs beside the paper's numbers.
+    """The main table in Markdown: recorded runs beside the paper's numbers, the best others last.
 
     `missing` says of scenarios without records that they have none.
     """
@@ -94,7 +117,7 @@ def at_a_glance(results: Path, missing: bool = True) -> str:
     ]
     for scenario, known in SCENARIOS.items():
         title = known.title
-        for method in ("rcl-cpb", "vcl", "rcl-cpb-plus", "vcl-plus", "coreset-only"):
+        for method in (*GLANCE, *best_others(results, scenario)):
             records = load_records(results, scenario, method)
             if records or (missing and method in ("rcl-cpb", "vcl")):
                 paper = [p for p in known.paper if p.method.split(",")[0] == method]

@@ -37,6 +37,7 @@ import figures  # noqa: E402
 import prepare  # noqa: E402
 import store  # noqa: E402
 from figures import appendix, full_runs, page, player  # noqa: E402
+from figures import field as against  # noqa: E402
 
 CHAPTERS = sorted(path.stem for path in BOOK.glob("*.ipynb"))
 HEADINGS = (
@@ -223,7 +224,8 @@ def test_store_takes_outputs_and_leaves_the_rest(tmp_path: Path) -> None:
 # ------------------------------------------------------------- chapters and the records
 
 PIXEL = figures.png(plt.figure(figsize=(1, 1)), 1)
-READERS = ("10_full_runs", "11_what_holds", "B_regime")  # of records, and learning little
+# of records, and learning little
+READERS = ("10_full_runs", "11_what_holds", "12_field", "B_regime")
 EVIDENCE = ("08_ablations", "09_sensitivity", *READERS, "A_choices", "E_timings")
 CASES = [
     pytest.param(
@@ -306,7 +308,7 @@ def all_records(folder: Path, base: Record) -> None:
                 label=f"rcl-cpb,{field}={text}",
                 config={field: value},
             )
-        for scenario, labels in full_runs.OWN.items():
+        for scenario, labels in (*full_runs.OWN.items(), *against.VARIANTS.items()):
             for label in labels:
                 keep_record(
                     folder / "sweeps" / scenario,

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import rclcpb_core as core
-from rclcpb.presets import METHODS, SCENARIOS
+from rclcpb.presets import OURS, SCENARIOS
 from rclcpb.records import load_records
 
 from .page import RESULTS
@@ -104,8 +104,8 @@ def forgetting_by_method(
 
 
 def result(scenario: str = "ta-smnist") -> Figure:
-    """The README's figure: every recorded method of a scenario beside the paper's."""
-    found = {m: load_records(RESULTS, scenario, m) for m in METHODS}
+    """The README's figure: the paper's method and its relatives on a scenario."""
+    found = {m: load_records(RESULTS, scenario, m) for m in OURS}
     accuracy = {
         m: {r.seed: core.average_accuracy(r.accuracy) for r in records}
         for m, records in found.items()

@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import rclcpb_core as core
-from rclcpb.presets import preset
+from rclcpb.presets import OTHERS, preset
 
 from .page import RESULTS
 from .style import BLUE, COLOUR, GREY, INK, LABEL, MARKER, TASK_COLOURS, VERMILION, WIDTH
@@ -29,6 +29,8 @@ def regime(name: str) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for line in path.read_text().splitlines() if path.exists() else []:
         row = json.loads(line)
+        if row["method"] in OTHERS:  # whose settings are others: chapter 12 has them
+            continue
         config = default | row["config"]
         key = json.dumps([row["method"], row["tasks"], config], sort_keys=True)
         entry = {"method": row["method"], "tasks": row["tasks"], "config": config}

@@ -71,6 +71,11 @@ def differences(results: Path) -> list[Difference]:
     """All pairs with three or more seeds: of the registry, then each in its own settings."""
     pairs = [(name, *pair) for name in SCENARIOS for pair in PAIRS]
     pairs += [(name, *own_pair(name)) for name in OWN]
+    return tested(results, pairs)
+
+
+def tested(results: Path, pairs: Sequence[tuple[str, str, str]]) -> list[Difference]:
+    """Those of the pairs (scenario, a, b) that have three seeds or more, corrected for all."""
     found = []
     for name, a, b in pairs:
         x, y = by_seed(results, name, a), by_seed(results, name, b)

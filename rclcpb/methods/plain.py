@@ -261,6 +261,10 @@ class Joint(PlainMethod):
     def images(self, t: int, data: Samples) -> int:
         return self.ends()[t]
 
+    def stored(self) -> int:
+        """All of them."""
+        return self.ends()[self.task]
+
     def take(self, t: int, data: Samples, index: Tensor) -> Batch:
         parts, first = [], 0
         for j, end in enumerate(self.ends()[: t + 1]):

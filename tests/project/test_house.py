@@ -54,6 +54,7 @@ ORDER = (
     "rclcpb.checkpoint",
     "rclcpb.jobs",
     "rclcpb.sweep",
+    "rclcpb.costs",
     "rclcpb.tables",
     "rclcpb.inference",
     "rclcpb.intake",

@@ -11,7 +11,7 @@ import pytest
 from running import KINDS, one_line
 
 from rclcpb.records import Record, record_path, save_record
-from rclcpb.tables import at_a_glance, format_table, paired, summary, table_rows
+from rclcpb.tables import at_a_glance, best_others, format_table, paired, summary, table_rows
 
 Recording = Callable[..., Record]
 
@@ -55,7 +55,7 @@ def test_table_of_recorded_runs(command: Any, tmp_path: Path, two_seeds: None) -
     ours, vcl, paper, paper_vcl, *quoted = rows
     assert "rcl-cpb" in ours and "recorded" in ours and "81.00 ± 1.41" in ours
     # forgetting: task 1 fell from 1, task 2 from 0.9, to 0.8 (or 0.82): 15 and 13
-    assert "14.0 ± 1.4" in ours and "[10, 8]" in ours and " 3.0 " in ours
+    assert "14.0 ± 1.4" in ours and "[10, 8]" in ours and " 180 " in ours
     assert "vcl" in vcl and "72.50 ± 3.54" in vcl
     assert "paper" in paper and "83.8 ± 0.38" in paper and "[160, 128]" in paper
     assert "paper" in paper_vcl and "60.6 ± 4.41" in paper_vcl
@@ -103,6 +103,24 @@ def test_the_main_table_names_each_scenario_once(tmp_path: Path, two_seeds: None
     assert "83.8 ± 0.38" in ours and "160, 128" in ours
     assert any("not recorded yet" in line for line in lines)
     assert len(plain(at_a_glance(tmp_path, missing=False))) == 2 + 2
+
+
+def test_the_main_table_ends_with_the_best_of_the_others(
+    tmp_path: Path, recorded: Recording
+) -> None:
+    for method, last in {"er": 0.7, "ewc": 0.2, "gem": 0.6, "joint": 0.9, "icarl": 0.8}.items():
+        recorded(method, 0, last)
+    assert best_others(tmp_path, "ta-smnist") == ["icarl", "er", "gem"]
+    lines = at_a_glance(tmp_path, missing=False).splitlines()[2:]
+    assert [line.split(" | ")[1] for line in lines] == ["iCaRL", "ER", "GEM"]
+
+
+def test_the_search_and_what_is_held_stand_in_a_row(tmp_path: Path, recorded: Recording) -> None:
+    record = recorded("er", 0, 0.5)
+    (tmp_path / "regime").mkdir()
+    (tmp_path / "regime" / "ta-smnist.jsonl").write_text('{"method": "er"}\n' * 3)
+    (row,) = (r for r in table_rows(tmp_path, ["ta-smnist"]) if r[2] == "recorded")
+    assert row[-2:] == (f"{784 * record.coreset_total / 1000:,.0f}", "3")
 
 
 def test_columns_stand_side_by_side() -> None:
