@@ -117,6 +117,7 @@ class Config(Settings):
     lr_rho: float = 1e-3  #: ours: and for the widths
     decay: bool = False  #: ours: both rates fall linearly towards 0 within each fit
     kl_weight: float = 1.0  #: 1 is Eq. 8; smaller, ours, tempers the posterior
+    prior_strength: float = 1.0  #: 1 is Bayes; how often an older task counts in the next
     replay_steps: int = 100  #: ours
     replay_epochs: int = 0  #: ours: n passes over what is stored, in place of steps
     replay_batch: int = 256  #: ours
@@ -131,7 +132,7 @@ class Config(Settings):
     RETIRED: ClassVar = {"replay_views": (0,), "coreset_only": (False, True)}
     POSITIVE: ClassVar = (
         *("hidden", "epochs", "batch_size", "replay_batch", "test_samples"),
-        *("prior_var", "lr_mu", "lr_rho", "replay_lr", "mu_scale"),
+        *("prior_var", "prior_strength", "lr_mu", "lr_rho", "replay_lr", "mu_scale"),
     )
     NOT_NEGATIVE: ClassVar = (
         *("beta", "gamma", "coreset", "replay_steps", "replay_epochs", "replay_mix"),
@@ -252,9 +253,12 @@ class BayesLayer(KeptLayer):
         """|mu| / sigma of every weight (Eq. 4), in the weights' shape."""
         return self.weights(self.mu.abs() / (self.rho / 2).exp())
 
-    def posterior_becomes_prior(self) -> None:
-        """q_{t-1} is the prior of task t."""
+    def posterior_becomes_prior(self, strength: float = 1.0) -> None:
+        """q_{t-1} is the prior of task t; the precision it gained may count more than once."""
         self.prior_mu = self.mu.detach().clone()
+        if strength != 1:
+            old, new = (-self.prior_rho).exp(), (-self.rho.detach()).exp()
+            self.rho.data = -(new + (strength - 1) * (new - old).clamp_min(0)).log()
         self.prior_rho = self.rho.detach().clone()
 
     def reinitialise(self, mask: Tensor) -> None:
@@ -500,9 +504,9 @@ class ProgressiveBNN(KeptNetwork):
     def kl(self) -> Tensor:
         return torch.stack([layer.kl() for layer in [*self.body, *self.heads]]).sum()
 
-    def posterior_becomes_prior(self) -> None:
+    def posterior_becomes_prior(self, strength: float = 1.0) -> None:
         for layer in [*self.body, *self.heads]:
-            layer.posterior_becomes_prior()
+            layer.posterior_becomes_prior(strength)
 
 
 # --------------------------------------------------------------------------- prediction
@@ -809,7 +813,7 @@ class Learner(Resumable):
         self.structure = {"pruned": [], "shared": [], "added": []}
         with seeded(self.seed, t, "structure"):
             if t > 0 or self.started:
-                self.net.posterior_becomes_prior()
+                self.net.posterior_becomes_prior(self.config.prior_strength)
                 self.restructure(t, data)
             self.kept_head = self.open_head(t)
 

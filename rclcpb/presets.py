@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rclcpb import natural
 from rclcpb.catalogue import NAMES, SCENARIOS, SMALL, TABLES, ScenarioEntry, entry, make_scenario
 from rclcpb.files import RclCpbError
 from rclcpb.method import Method
@@ -36,7 +37,7 @@ class MethodEntry:
     colour: str  #: one of Okabe and Ito's, or a darker one, the same in every chapter
     marker: str  #: a second cue
     learner: type[Method] = Learner
-    plus: bool = False  #: takes what we found to help, beyond the paper
+    family: str = ""  #: beyond the paper: "plus", "natural" or "memoryless" settings
     changes: Mapping[str, Any] = field(default_factory=dict)  #: of a scenario's preset
     longer_replay: int = 1  #: times the preset's
     held: int = 1  #: numbers kept a parameter while a task is learned: here, the prior
@@ -48,11 +49,17 @@ METHODS: dict[str, MethodEntry] = {
     "rcl-cpb": MethodEntry("RCL-CPB", "#0072B2", "o"),
     "rcl-cpb-A": MethodEntry("RCL-CPB −A", "#E69F00", "s", changes={"grow": False}),
     "vcl": MethodEntry("VCL", "#D55E00", "^", changes=_FIXED),
-    "rcl-cpb-plus": MethodEntry("RCL-CPB+", "#56B4E9", "o", plus=True),
-    "vcl-plus": MethodEntry("VCL+", "#8A7A00", "^", plus=True, changes=_FIXED),
+    "rcl-cpb-plus": MethodEntry("RCL-CPB+", "#56B4E9", "o", family="plus"),
+    "vcl-plus": MethodEntry("VCL+", "#8A7A00", "^", family="plus", changes=_FIXED),
+    "rcl-cpb-natural": MethodEntry("RCL-CPB natural", "#003F6B", "D", family="natural"),
+    "vcl-natural": MethodEntry("VCL natural", "#8C2D04", "^", family="natural", changes=_FIXED),
+    "rcl-cpb-memoryless": MethodEntry("RCL-CPB memoryless", "#5E3C99", "X", family="memoryless"),
+    "vcl-memoryless": MethodEntry(
+        "VCL memoryless", "#B2639E", "1", family="memoryless", changes=_FIXED
+    ),
     # a fresh network a task needs more steps to get there
     "coreset-only": MethodEntry(
-        "stored images alone", "#009E73", "P", StoredImagesAlone, True, _FIXED, 3, held=0
+        "stored images alone", "#009E73", "P", StoredImagesAlone, "plus", _FIXED, 3, held=0
     ),
     "finetune": MethodEntry("fine-tuning", "#999999", "x", Finetune, held=0),
     "joint": MethodEntry("joint training", "#222222", "*", Joint, held=0),
@@ -76,7 +83,18 @@ PAIRS = (
     ("rcl-cpb", "rcl-cpb-A"),
     ("rcl-cpb-plus", "vcl-plus"),
     ("rcl-cpb-plus", "coreset-only"),
+    ("rcl-cpb-natural", "vcl-natural"),
+    ("rcl-cpb-natural", "rcl-cpb-plus"),
+    ("rcl-cpb-memoryless", "vcl-memoryless"),
 )
+
+
+def _family(scenario: str, method: str) -> Mapping[str, Any]:
+    """What a method's family changes of a scenario's preset."""
+    family = METHODS[method].family
+    if family in ("", "plus"):
+        return entry(scenario).plus if family else {}
+    return natural.SETTINGS[family][scenario.removesuffix(SMALL)]
 
 
 def preset(scenario: str, method: str = "rcl-cpb") -> Any:
@@ -86,7 +104,7 @@ def preset(scenario: str, method: str = "rcl-cpb") -> Any:
     known, how = entry(scenario), METHODS[method]
     if method in OTHERS:
         return plain_settings(scenario, method)
-    config = replace(known.config, **(known.plus if how.plus else {}))
+    config = replace(known.config, **_family(scenario, method))
     if scenario.endswith(SMALL):
         batch = min(64, config.batch_size)
         config = replace(config, epochs=3 * config.epochs, batch_size=batch)

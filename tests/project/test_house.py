@@ -47,6 +47,7 @@ ORDER = (
     # what knows the method
     "rclcpb.methods",  # and its files, which may import each other
     "rclcpb.catalogue",
+    "rclcpb.natural",
     "rclcpb.presets",
     "rclcpb.records",
     "rclcpb.undo",
