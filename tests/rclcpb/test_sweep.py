@@ -27,7 +27,7 @@ from running import content, files, one_line
 
 import rclcpb.sweep as module
 import rclcpb_core as core
-from rclcpb import cli
+from rclcpb import cli, images
 from rclcpb.files import RclCpbError
 from rclcpb.jobs import Job
 from rclcpb.presets import preset
@@ -42,12 +42,21 @@ ONE = ["--hidden", "4", "--epochs", "1", "--coreset", "4"]
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an MNIST of a few made-up images, which costs no time to load."""
+def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with an MNIST of a few made-up images, which costs no time to load.
+
+    What is not the published set would be refused, but for this: here, and in every process
+    that is started here.
+    """
     folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
     x, y = tiny.images(range(10), 24, rng, size=28)
     np.savez(folder / "mnist.npz", x_train=x, y_train=y, x_test=x[::3], y_test=y[::3])
-    return folder
+    content = "from rclcpb.images import SHA256\n\nSHA256.pop('mnist', None)\n"
+    (folder / "sitecustomize.py").write_text(content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(images.SHA256, "mnist")
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), str(SCRIPT.parent)]))
+        yield folder
 
 
 @pytest.fixture
@@ -275,7 +284,10 @@ def test_a_record_of_other_settings_is_named_and_not_in_the_table(
     capsys.readouterr()
     assert call([*words, "0", "1"]) == 2
     out, err = capsys.readouterr()
-    assert f"1 of 2 runs failed: {path} holds a run with other settings (gamma)" in err
+    assert (
+        f"1 of 2 runs failed: {path} holds a run with other settings (gamma: [0.7], now [0.3])"
+        in err
+    )
     assert one_line(err) and files(tmp_path) == before
     assert out.split()[-2] == "1"  # seed
 
@@ -432,10 +444,11 @@ def cluster(
     (broken / "rclcpb" / "__init__.py").write_text("raise ImportError('not here')")
 
     def start(role: str, *options: str) -> Any:
-        path = broken if role in lacking else SCRIPT.parent
+        path = str(broken if role in lacking else SCRIPT.parent)
+        path += os.pathsep + os.environ.get("PYTHONPATH", "")  # of made-up images
         words = ["-m", f"distributed.cli.dask_{role}", *options]
         words += ["--no-dashboard", "--host", "127.0.0.1"]
-        return stack.enter_context(started(*words, cwd=folder, PYTHONPATH=str(path)))
+        return stack.enter_context(started(*words, cwd=folder, PYTHONPATH=path))
 
     with ExitStack() as stack:
         scheduler = start("scheduler", "--port", "0", "--scheduler-file", str(note))
