@@ -586,7 +586,10 @@ def test_extreme_inputs_stay_finite_or_fail_clearly(
     else:
         json.dumps(asdict(record), allow_nan=False)  # every number is finite
         return
-    assert said.startswith("task") and "not finite" in said
+    if heads == "multi" and any(len(labels) == 1 for labels in classes):
+        assert "a head with one class is always right" in said
+    else:
+        assert said.startswith("task") and "not finite" in said
 
 
 def test_a_coreset_larger_than_a_task_is_refused_before_anything_is_learned() -> None:
