@@ -83,7 +83,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     spy(core.Learner, "__init__", lambda self, *a: learners.append(self) or "start")
     spy(core.Learner, "store", lambda self, t, data: f"task {t}")
     spy(core, "choose_coreset", "coreset")
-    spy(core.ProgressiveBNN, "posterior_becomes_prior", lambda net: f"prior{star(net)}")
+    spy(core.ProgressiveBNN, "posterior_becomes_prior", lambda net, *a: f"prior{star(net)}")
     spy(core, "prune", "prune")
     spy(core, "grow", "grow")
     spy(core.Learner, "open_head", "head")
