@@ -21,7 +21,7 @@ from power import Disk
 from running import FIXED, KINDS, Kind, content, files, killed_after
 
 import rclcpb_core as core
-from rclcpb import jobs
+from rclcpb import jobs, machine
 from rclcpb.checkpoint import Checkpoint
 from rclcpb.files import RclCpbError
 from rclcpb.jobs import Job, done_of, recorded, run_job, sized
@@ -104,6 +104,68 @@ def test_records_of_another_run_are_refused_and_kept(job: JobMaker, tmp_path: Pa
             assert str(done.path) in str(caught.value)
     start.unlink()
     assert files(tmp_path) == before
+
+
+def test_a_record_is_of_the_data_the_version_and_the_threads_that_are_asked_for(
+    job: JobMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = job(config=tiny.config(epochs=1))
+    record = run_job(done)
+    never(monkeypatch)
+    with pytest.raises(RclCpbError, match=r"other settings \(threads: 1, now 2\)"):
+        run_job(done._replace(threads=2))
+    with monkeypatch.context() as patch:
+        patch.setattr(core, "VERSION", 99)
+        with pytest.raises(RclCpbError, match=r"other settings \(version: 1, now 99\)"):
+            run_job(done)
+    for older in (False, True):  # which knows a checksum of its arrays alone
+        if older:
+            save_record(replace(record, identity=""), done.path)
+        run_job(done)
+        with monkeypatch.context() as patch:
+            patch.setattr(jobs, "make_scenario", lambda *_: tiny.scenario(seed=1))
+            for ask in (run_job, recorded):
+                with pytest.raises(RclCpbError, match=r"other settings \(data\).*--out"):
+                    ask(done)
+
+
+def test_fixed_kernels_want_a_record_that_was_made_with_them(
+    job: JobMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = job(config=tiny.config(epochs=1))
+    record = run_job(done)
+    save_record(replace(record, kernels="AVX512 of another machine"), done.path)
+    assert recorded(done)  # read back, and the command says so
+    monkeypatch.setattr(machine, "fixed", lambda: True)
+    with pytest.raises(RclCpbError, match=r"kernels: AVX512 of another machine, now portable"):
+        recorded(done)
+
+
+def test_a_checkpoint_goes_on_only_where_it_ends_as_it_would_have(
+    job: JobMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with other kernels, threads, data or code, which would end in what neither gives."""
+    todo = job()
+    with monkeypatch.context() as stopped:
+        stopped.setattr(core.Learner, "end", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run_job(todo)
+    odd = {
+        "kernels: ": lambda patch: patch.setattr(machine, "kernels", lambda *_: "others"),
+        "version: 1, now 2": lambda patch: patch.setattr(core, "VERSION", 2),
+        "torch: ": lambda patch: patch.setattr(torch, "__version__", "9.9"),
+        "data": lambda patch: patch.setattr(
+            jobs, "make_scenario", lambda *_: tiny.scenario(seed=1)
+        ),
+    }
+    for name, change in odd.items():
+        with monkeypatch.context() as patch:
+            change(patch)
+            with pytest.raises(RclCpbError, match=rf"begun with other settings \({name}"):
+                run_job(todo)
+    with pytest.raises(RclCpbError, match="threads: 1, now 2"):
+        run_job(todo._replace(threads=2))
+    assert content(run_job(todo)) == content(KINDS["one head"].run().finish("rcl-cpb"))
 
 
 def test_a_sweep_refuses_records_of_other_settings_and_repeats_none(
