@@ -70,7 +70,7 @@ class Checkpoint(Hook):
             stage = Stage(**state["stage"]) if state["stage"] else None
             run.method.load(below("method.", tensors) | state["method_facts"])
             run.spent, run.started = state["spent"], state["started"]
-        except (KeyError, TypeError, RuntimeError) as error:
+        except (LookupError, TypeError, RuntimeError, ValueError, AttributeError) as error:
             raise RclCpbError(
                 f"{self.path} is from another version: delete it to start this run over."
             ) from error

@@ -25,6 +25,7 @@ SHA256 = {  # of x_train, y_train, x_test, y_test, one after the other
     "cifar10": "80387ddb9a0edf3fc4a964ee3770296169bb26a651050df20035579673099660",
     "cifar100": "84b86054909012b11f3c2443ad844f6353586312facc59cd4b8385c15ada0166",
 }
+SHAPES = {"mnist": (28, 28), "cifar10": (32, 32, 3), "cifar100": (32, 32, 3)}
 LONGEST = 2**30  # bytes of an image set, unpacked: four times what the largest needs
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -86,7 +87,8 @@ def _verify(path: Path, name: str, images: Images) -> None:
     key = str(path.resolve()), status.st_size, status.st_mtime_ns
     if name not in SHA256 or key in _VERIFIED:
         return
-    if images.sha256() != SHA256[name]:
+    shape = images.x_train.shape[1:], images.x_test.shape[1:]
+    if shape != (SHAPES[name],) * 2 or images.sha256() != SHA256[name]:
         raise RclCpbError(
             f"{path} is not the published {name}: delete it and run `rclcpb data {name}"
             " --download`, or give your own images to from_arrays."

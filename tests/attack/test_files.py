@@ -18,7 +18,7 @@ import pytest
 import tiny
 import torch
 from outcomes import REFUSED, RIGHT, TRACEBACK, WRONG, Tally
-from running import KINDS, Harm, Outcome
+from running import KINDS, AtEveryRound, Harm, Interrupting, Outcome
 
 import rclcpb_core as core
 from rclcpb import images
@@ -88,16 +88,21 @@ def test_crafted_checkpoints(tally: Tally, tmp_path: Path) -> None:
     path, trace, rng = tmp_path / "run.checkpoint", tmp_path / "trace", random.Random(2)
     kind, about = KINDS["heads"], {"scenario": "tiny", "seed": 5}
     whole = Outcome.of(kind.run(epochs=2))
-    run = kind.run(epochs=2)
+    keeper = Checkpoint(path, about)
+    hooks = [Interrupting(), AtEveryRound(lambda run, _: keeper.save(run) if run.stages else None)]
+    run = kind.run(hooks[1:], epochs=2)
     run.learn_task()
-    Checkpoint(path, about).save(run)
+    run.hooks.append(hooks[0])
+    with pytest.raises(KeyboardInterrupt):  # in the second task's first round, which is saved
+        run.learn_task()
     good = path.read_bytes()
     tensors, facts = load_tensors(path, "")
 
     def crafted() -> Crafted:
         """Some of them whole, and with a checksum that fits."""
         for name in tensors:
-            for other in (tensors[name][:1], tensors[name].double()[..., None], torch.zeros(0)):
+            fewer = tensors[name].flatten()[:1] if "chosen" not in name else torch.zeros(2, 2)
+            for other in (fewer, tensors[name].double()[..., None], torch.zeros(0)):
                 save_tensors(path, tensors | {name: other}, facts)
                 yield f"another {name}", path.read_bytes()
         for name in facts:

@@ -57,7 +57,7 @@ IMAGES_NOT: dict[str, Change] = {
     "0-255 as floats": lambda x: x.astype(np.float32),
     "nothing": lambda x: None,
     "a name": lambda x: "images.npy",
-    "float16 that overflows": lambda x: (x / 255 * 1e5).astype(np.float16),
+    "float16 without room": lambda x: np.full(x.shape, np.inf, np.float16),
     "longdouble": lambda x: (x / 255).astype(np.longdouble),
 }
 LABELS_NOT: dict[str, Change] = {
@@ -83,7 +83,12 @@ def tasks() -> Tasks:
 
 def result(made: Tasks, heads: Any) -> dict[str, Any]:
     config = tiny.config(epochs=1, replay_steps=5)
-    return content(runner.learn(scenarios.from_arrays(made, heads), config))
+    return learned(runner.learn(scenarios.from_arrays(made, heads), config))
+
+
+def learned(record: Any) -> dict[str, Any]:
+    """What came out, whatever kind of number the labels were."""
+    return {k: v for k, v in content(record).items() if k not in ("data_sha256", "identity")}
 
 
 def changed(which: slice, change: Change, of: slice = slice(1, 2)) -> Tasks:
@@ -141,5 +146,5 @@ def test_arrays_that_change_later(tally: Tally) -> None:
         made = tasks()
         scenario = scenarios.from_arrays(made, "single")
         made[t][place][:] = made[t][place][::-1].copy()
-        found = content(runner.learn(scenario, tiny.config(epochs=1, replay_steps=5)))
+        found = learned(runner.learn(scenario, tiny.config(epochs=1, replay_steps=5)))
         tally.add(RIGHT if found == plain else WRONG, f"task {t}, array {place}")
