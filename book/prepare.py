@@ -152,7 +152,7 @@ def address() -> str:
     if not repository:
         return ""
     found = f"{host}/{repository}@{revision or 'HEAD'}"
-    if not re.fullmatch(r"https?://[\w.:-]+/[\w.-]+/[\w.-]+@([0-9a-f]{7,64}|HEAD)", found):
+    if not re.fullmatch(r"https://[\w.:-]+/[\w.-]+/[\w.-]+@([0-9a-f]{7,64}|HEAD)", found):
         raise ConfigError(f"{', '.join(names)} should make host/owner/name@hash, not {found!r}.")
     return found
 

@@ -28,6 +28,7 @@ ORDER = (
     "rclcpb",  # the version, and nothing else
     # what the method stands on, and what knows nothing of it
     "rclcpb.files",
+    "rclcpb.stopping",
     "rclcpb.settings",
     "rclcpb.checks",
     "rclcpb.distort",
@@ -41,6 +42,7 @@ ORDER = (
     "rclcpb.paper",
     "rclcpb.method",
     "rclcpb.memory",
+    "rclcpb.machine",
     "rclcpb.kept",
     "rclcpb.resume",
     "rclcpb_core",
@@ -61,6 +63,7 @@ ORDER = (
     "rclcpb.intake",
     "rclcpb.growing",
     "rclcpb.estimator",
+    "rclcpb.streams",
     "rclcpb.cli",
 )
 # These say nothing of ours: a reader may take one of them away and use it alone.
