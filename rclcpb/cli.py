@@ -4,6 +4,10 @@ rclcpb run ta-smnist-5k --method rcl-cpb --seeds 0 1
 rclcpb sweep ta-smnist-5k --gamma 0.1 0.3 --seeds 0 1
 rclcpb table mnist
 rclcpb data
+rclcpb predict NETWORK.safetensors IMAGES.npz --out answers.csv
+rclcpb export NETWORK.safetensors --keep 0.1 --to onnx
+rclcpb tasks NETWORK.safetensors
+rclcpb doctor RECORD.json
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import torch
 import tyro
 
+from rclcpb.commands import Doctor, Export, Predict, Tasks, refuse
 from rclcpb.files import RclCpbError
 from rclcpb.images import IMAGE_SETS, SHA256, data_root, load_images
 from rclcpb.jobs import Job, done_of, run_job, sized
@@ -189,11 +194,6 @@ def swept_values(rest: list[str]) -> dict[str, list[str]]:
     return values
 
 
-def refuse(rest: list[str]) -> None:
-    if rest:
-        raise RclCpbError(f"not understood: {' '.join(rest)}; see --help.")
-
-
 def choose_device(name: str) -> str:
     """auto: a GPU if there is one."""
     here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
@@ -212,7 +212,11 @@ def main(args: list[str] | None = None) -> None:
             Annotated[Run, tyro.conf.subcommand("run")]
             | Annotated[Sweep, tyro.conf.subcommand("sweep")]
             | Annotated[Table, tyro.conf.subcommand("table")]
-            | Annotated[Data, tyro.conf.subcommand("data")],
+            | Annotated[Data, tyro.conf.subcommand("data")]
+            | Annotated[Predict, tyro.conf.subcommand("predict")]
+            | Annotated[Export, tyro.conf.subcommand("export")]
+            | Annotated[Tasks, tyro.conf.subcommand("tasks")]
+            | Annotated[Doctor, tyro.conf.subcommand("doctor")],
             args=args,
             prog="rclcpb",
             return_unknown_args=True,

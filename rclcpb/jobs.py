@@ -3,6 +3,7 @@
 OUT/SCENARIO/METHOD-seedK.json          the record
 OUT/SCENARIO/METHOD-seedK.checkpoint    while the run goes on
 OUT/SCENARIO/METHOD-seedK.safetensors   its network, if it is to be kept
+OUT/SCENARIO/METHOD-seedK.md            and the network's card
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from filelock import FileLock, Timeout
 import rclcpb_core as core
 from rclcpb.checkpoint import Checkpoint
 from rclcpb.files import RclCpbError, make_folder, read_whole
-from rclcpb.presets import make_scenario, preset
+from rclcpb.modelcard import write_card
+from rclcpb.presets import METHODS, make_scenario, preset
 from rclcpb.records import Record, load_record, record_path, save_record
 from rclcpb.runner import Run, make
 from rclcpb.scenarios import Scenario
@@ -111,7 +113,9 @@ def _run_locked(job: Job, progress: bool) -> Record:
     record = run.finish(job.method)
     record.start = about["start"]
     if job.keep:
-        method.keep(job.network, card(scenario, record))
+        about = card(scenario, record)
+        method.keep(job.network, about)
+        write_card(job.network, METHODS[job.method].title, about)
     save_record(record, job.path)
     checkpoint.path.unlink(missing_ok=True)
     return record
@@ -128,8 +132,18 @@ def card(scenario: Scenario, record: Record) -> dict[str, Any]:
         "tasks": record.tasks,
         "heads": scenario.heads,
         "labels": [list(scenario.columns(t)) for t in heads],  # behind each head's outputs
-        "inputs": {"center": scenario.center, "scale": scenario.scale, "flat": not scenario.trunk},
+        "inputs": {
+            "shape": list(scenario.tasks[0].x_train.shape[1:]),
+            "center": scenario.center,
+            "scale": scenario.scale,
+            "flat": not scenario.trunk,
+        },
         "accuracy": record.accuracy[-1],  # of the run, with all that it does at evaluation
+        "chance": record.chance,
+        "config": record.config,
+        "hidden": record.hidden[-1],
+        "parameters": record.parameters,
+        "stored": record.coreset_total,
         "data_sha256": record.data_sha256,
         "versions": record.versions,
     }

@@ -53,6 +53,7 @@ ORDER = (
     "rclcpb.undo",
     "rclcpb.runner",
     "rclcpb.checkpoint",
+    "rclcpb.modelcard",
     "rclcpb.jobs",
     "rclcpb.sweep",
     "rclcpb.costs",
@@ -61,6 +62,11 @@ ORDER = (
     "rclcpb.intake",
     "rclcpb.growing",
     "rclcpb.estimator",
+    "rclcpb.opened",
+    "rclcpb.writers",
+    "rclcpb.export",
+    "rclcpb.doctor",
+    "rclcpb.commands",
     "rclcpb.cli",
 )
 # These say nothing of ours: a reader may take one of them away and use it alone.
