@@ -55,6 +55,7 @@ ORDER = (
     "rclcpb.undo",
     "rclcpb.runner",
     "rclcpb.checkpoint",
+    "rclcpb.modelcard",
     "rclcpb.jobs",
     "rclcpb.sweep",
     "rclcpb.costs",
@@ -64,6 +65,11 @@ ORDER = (
     "rclcpb.growing",
     "rclcpb.estimator",
     "rclcpb.streams",
+    "rclcpb.opened",
+    "rclcpb.writers",
+    "rclcpb.export",
+    "rclcpb.doctor",
+    "rclcpb.commands",
     "rclcpb.cli",
 )
 # These say nothing of ours: a reader may take one of them away and use it alone.
