@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from prepare import BOOK, RESULTS, ROOT, at_a_glance
+from prepare import BOOK, RESULTS, ROOT, at_a_glance, findings, result, use_style
 
 TABLE = re.compile(r"(?<=<!-- results -->\n)(.*?)(?=<!-- end -->)", re.DOTALL)
+FOUND = re.compile(r"(?<=<!-- findings -->\n)(.*?)(?=<!-- end -->)", re.DOTALL)
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
@@ -46,15 +47,17 @@ def tidy(output: Any) -> Any:
     return output
 
 
-def renew_readme() -> None:
-    """The README's table and figure, from the records."""
-    from figures.ablations import result  # prepare has made the core importable
-    from figures.style import use_style
+def readme(text: str) -> str:
+    """The README with its table and what was found, from the records."""
+    found = "".join(f"- {line}\n" for line in findings(RESULTS))
+    text = TABLE.sub(lambda _: at_a_glance(RESULTS, missing=False), text)
+    return FOUND.sub(lambda _: found, text)
 
+
+def renew_readme() -> None:
+    """And its figure."""
     path = ROOT / "README.md"
-    path.write_text(
-        TABLE.sub(at_a_glance(RESULTS, missing=False), path.read_text("utf-8")), "utf-8"
-    )
+    path.write_text(readme(path.read_text("utf-8")), "utf-8")
     use_style()
     result().savefig(BOOK / "images" / "result.png", dpi=110, bbox_inches="tight")
 
