@@ -46,7 +46,8 @@ from rclcpb.records import load_records  # noqa: E402
 from rclcpb.tables import at_a_glance  # noqa: E402
 
 RESULTS = Path(os.environ.get("RCLCPB_RESULTS") or BOOK / "results")
-DOWNLOADS = {"rcl-cpb.pdf": "PDF", "rcl-cpb.epub": "ePub"}  # `make downloads` builds them
+# `make downloads` builds them
+DOWNLOADS = {"rcl-cpb.pdf": "PDF", "rcl-cpb.epub": "ePub", "slides.pdf": "the slides as PDF"}
 SOURCE = r"\"RCLCPB_SOURCE\", \"{}\""  # in the set-up cell, as a notebook's file writes it
 
 
@@ -124,9 +125,9 @@ def offer_downloads(app: Sphinx, config: Config, generated: Path) -> None:
     """The book as one file, where `make downloads` has built it."""
     there = [name for name in DOWNLOADS if (Path(app.outdir).parent / name).exists()]
     config.html_extra_path += [str(Path(app.outdir).parent / name) for name in there]
-    links = " or ".join(f'<a href="{name}">{DOWNLOADS[name]}</a>' for name in there)
-    words = f"To read it elsewhere, take the whole book as {links}." if there else ""
-    (generated / "downloads.html").write_text(f"<p>{words}</p>\n" if words else "", "utf-8")
+    links = ", ".join(f'<a href="{name}">{DOWNLOADS[name]}</a>' for name in there)
+    words = f"<p>To take it along: {links}.</p>\n" if there else ""
+    (generated / "downloads.html").write_text(words, "utf-8")
 
 
 def draw_method(app: Sphinx) -> None:
