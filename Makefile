@@ -7,7 +7,7 @@ INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c constrai
 LISTS := pyproject.toml requirements.txt constraints.txt
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout 300
 
-.PHONY: book store test test-all check lab clean
+.PHONY: book store downloads links test test-all check lab clean
 
 # Warnings are errors here. JUPYTER_PLATFORM_DIRS keeps Jupyter from announcing that it will
 # look for its settings elsewhere one day.
@@ -17,6 +17,14 @@ book: $(VENV)/book.stamp
 # What was computed goes into the notebooks and the README, to be looked at and committed.
 store: book
 	$(RUN) book/store.py
+
+# The book as one PDF, as an ePub, and the slides; `make book` then offers them.
+downloads: $(VENV)/book.stamp
+	$(RUN) book/downloads.py
+
+# Do the links to other places still lead somewhere? Needs the internet.
+links: $(VENV)/book.stamp
+	RCLCPB_EXECUTE=off $(VENV)/bin/jupyter-book build book/ --builder linkcheck
 
 test: check
 	$(RUN) -m pytest tests --cov -m "not long"
