@@ -34,13 +34,13 @@ sys.path[:0] = [str(ROOT), str(BOOK)]  # also for the page that autodoc makes of
 from figures.ablations import result  # noqa: E402
 from figures.evidence import findings  # noqa: E402
 from figures.framework import framework  # noqa: E402
+from figures.page import RESULTS  # noqa: E402
 from figures.style import use_style  # noqa: E402
 from figures.vector import picture  # noqa: E402
 
 from rclcpb import __version__  # noqa: E402
 from rclcpb.tables import at_a_glance  # noqa: E402
 
-RESULTS = Path(os.environ.get("RCLCPB_RESULTS") or BOOK / "results")
 DOWNLOADS = {"rcl-cpb.pdf": "PDF", "rcl-cpb.epub": "ePub"}  # `make downloads` builds them
 SOURCE = r"\"RCLCPB_SOURCE\", \"{}\""  # in the set-up cell, as a notebook's file writes it
 

@@ -217,6 +217,32 @@ def test_readme_names_what_is_there() -> None:
     assert {"book", "test", "lab"} <= targets <= rules
 
 
+def test_contributing_names_every_room_in_order() -> None:
+    """Those that import nothing of ours may stand where they are best read."""
+    rooms = read("CONTRIBUTING.md").partition("## The rooms")[2].split("```")[1]
+    named = re.findall(r"^  (\w+)(?:\.py|/) +\S", rooms, re.MULTILINE)
+    there = {path.stem for path in (ROOT / "rclcpb").iterdir() if path.suffix == ".py"}
+    assert len(named) == len(set(named))
+    assert set(named) == (there | {"methods"}) - {"__init__"}
+
+
+def test_contributing_says_where_things_are() -> None:
+    """Every name in its table of changes and every file it speaks of is there."""
+    text = read("CONTRIBUTING.md")
+    files = set(re.findall(r"`([\w/]+\.(?:py|md))`", text))
+    assert len(files) > 4 and [name for name in files if not (ROOT / name).exists()] == []
+    table = text.partition("## Where to change what")[2].partition("`tests/test_changes.py`")[0]
+    places = [row.split("|")[2] for row in table.splitlines() if row.startswith("| ")][1:]
+    assert len(places) == 8
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "rclcpb").rglob("*.py"))
+    source += read("rclcpb_core.py")
+    for name in re.findall(r"`([\w.]+)`", "".join(places)):
+        last = name.removesuffix(".py").split(".")[-1]
+        assert (ROOT / name).exists() or re.search(rf"(?:def |class |^){last}\b", source, re.M), (
+            name
+        )
+
+
 @pytest.mark.parametrize("folder", ["work", "root", "tmp", "home", "opt"])
 def test_private_paths_are_found(folder: str) -> None:
     assert PRIVATE.search(f'open("/{folder}/data.npz")')
