@@ -163,7 +163,7 @@ def ranges(splits: Iterable[tuple[str, np.ndarray]]) -> None:
     """Pixels in one unit: 0-255 as floats beside 0-1, or beside uint8, would spoil a run."""
     brightest: dict[int, tuple[float, str]] = {}
     for where, x in splits:
-        if id(x) not in brightest:  # tasks may share their images
+        if x.size and id(x) not in brightest:  # tasks may share their images
             top = max(float(x.max()), -float(x.min())) / (255 if x.dtype == np.uint8 else 1)
             brightest[id(x)] = top, where
     found = sorted(one for one in brightest.values() if one[0])

@@ -76,9 +76,10 @@ def differences(results: Path) -> list[Difference]:
 
 def tested(results: Path, pairs: Sequence[tuple[str, str, str]]) -> list[Difference]:
     """Those of the pairs (scenario, a, b) that have three seeds or more, corrected for all."""
-    found = []
+    found, asked = [], {(name, m) for name, a, b in pairs for m in (a, b)}
+    of = {(name, m): by_seed(results, name, m) for name, m in asked}
     for name, a, b in pairs:
-        x, y = by_seed(results, name, a), by_seed(results, name, b)
+        x, y = of[name, a], of[name, b]
         points = [x[seed] - y[seed] for seed in sorted(set(x) & set(y))]
         if len(points) > 2:
             p = float(ttest_1samp(points, 0).pvalue) if np.ptp(points) else float(not points[0])
