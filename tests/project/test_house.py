@@ -293,6 +293,36 @@ def test_a_function_fits_on_a_screen(path: Path) -> None:
     assert long == {}
 
 
+def telling(path: Path) -> list[tuple[int, str]]:
+    """A file's lines but blank ones, comments, imports and lone brackets."""
+    folded = (
+        (n, " ".join(line.split())) for n, line in enumerate(path.read_text("utf-8").split("\n"))
+    )
+    dull = ("#", "import ", "from ")
+    return [(n + 1, x) for n, x in folded if re.search(r"\w", x) and not x.startswith(dull)]
+
+
+def repeated(paths: list[Path], run: int = 6) -> list[list[str]]:
+    """Where runs of lines stand that stand elsewhere, too."""
+    places: dict[tuple[str, ...], list[str]] = {}
+    for path in paths:
+        found = telling(path)
+        for i in range(len(found) - run + 1):
+            words = tuple(line for _, line in found[i : i + run])
+            places.setdefault(words, []).append(f"{path.name}:{found[i][0]}")
+    return [where for where in places.values() if len(where) > 1]
+
+
+def test_no_six_lines_stand_twice(tmp_path: Path) -> None:
+    """In the whole tree, tests included; what does the same is one function."""
+    everywhere = [CORE, *(p for room in ("rclcpb", *ROOMS) for p in (ROOT / room).rglob("*.py"))]
+    assert repeated([p for p in everywhere if "_build" not in p.parts]) == []
+    once, again = tmp_path / "once.py", tmp_path / "again.py"
+    once.write_text("a = 1\n\nb = 2\nc = 3\n# why\nd = 4\ne = 5\nf = 6\n")
+    again.write_text("def g():\n    a = 1\n    b = 2\n    c = 3\n    d = 4\n    e = 5\n    f = 6\n")
+    assert repeated([once, again]) == [["once.py:1", "again.py:2"]]
+
+
 # ------------------------------------------------------------------------- the formatter
 
 

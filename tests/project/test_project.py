@@ -17,7 +17,6 @@ import rclcpb
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-REQUIRE_TIMEOUT = "custom.github-workflows-require-timeout"
 LISTS = ("dependencies", "book", "dev", "cluster")
 
 # Folders of somebody's machine and settings of somebody's registry; written so that the
@@ -90,6 +89,24 @@ def test_no_package_is_listed_twice_and_a_stranger_gets_the_books() -> None:
 def test_a_chapter_elsewhere_needs_no_notebook_software() -> None:
     """A notebook server brings its own: ipywidgets 8 breaks the widgets of some."""
     assert {"ipywidgets", "jupyterlab", "jupyter-book"}.isdisjoint(requirements("dependencies"))
+
+
+# What Colab brought in August 2026, with Python 3.13; tyro, which it lacks, pip adds.
+COLAB = {
+    "torch": "2.11.0",
+    "numpy": "2.1.0",
+    "matplotlib": "3.10.0",
+    "mlxtend": "0.23.4",
+    "torchvision": "0.26.0",
+}
+
+
+def test_a_chapter_in_colab_replaces_nothing_that_is_there() -> None:
+    """Neither the method's own packages nor those that the figures import."""
+    wanted = {**requirements("dependencies"), **requirements("book")}
+    assert {name for name in COLAB if COLAB[name] not in wanted[name].specifier} == set()
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    assert "3.13" in SpecifierSet(project["requires-python"])
 
 
 def test_environment_asks_for_what_pip_would() -> None:
