@@ -223,6 +223,20 @@ def test_citation_follows_its_schema() -> None:
     assert result.returncode == 0, result.stdout
 
 
+def test_the_page_of_the_method_quotes_the_core() -> None:
+    """Algorithm 1 as code: every line of it stands there, and Eq. 8 is taken from it whole."""
+    core = [" ".join(line.split()) for line in read("rclcpb_core.py").splitlines()]
+    page = read("book/method.md")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    quoted = [" ".join(line.split()) for block in blocks for line in block.splitlines()]
+    assert len(blocks) > 10
+    assert [line for line in quoted if not any(line in there for there in core)] == []
+    for name in ("eq8", "adam"):
+        assert f":pyobject: {name}\n" in page and any(
+            line.startswith(f"def {name}(") for line in core
+        )
+
+
 def test_readme_names_what_is_there() -> None:
     readme = read("README.md")
     layout = readme.partition("## Layout")[2].partition("```")[2].partition("```")[0]
