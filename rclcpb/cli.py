@@ -4,6 +4,10 @@ rclcpb run ta-smnist-5k --method rcl-cpb --seeds 0 1
 rclcpb sweep ta-smnist-5k --gamma 0.1 0.3 --seeds 0 1
 rclcpb table mnist
 rclcpb data
+rclcpb predict NETWORK.safetensors IMAGES.npz --out answers.csv
+rclcpb export NETWORK.safetensors --keep 0.1 --to onnx
+rclcpb tasks NETWORK.safetensors
+rclcpb doctor RECORD.json
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import torch
 import tyro
 
 from rclcpb import machine
+from rclcpb.commands import Doctor, Export, Predict, Tasks, refuse
 from rclcpb.files import RclCpbError
 from rclcpb.images import IMAGE_SETS, SHA256, data_root, load_images
 from rclcpb.jobs import Job, done_of, run_job, sized
@@ -212,11 +217,6 @@ def note_kernels(record: Record, job: Job) -> None:
         )
 
 
-def refuse(rest: list[str]) -> None:
-    if rest:
-        raise RclCpbError(f"not understood: {' '.join(rest)}; see --help.")
-
-
 def choose_device(name: str) -> str:
     """auto: a GPU if there is one."""
     here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
@@ -258,7 +258,11 @@ def _run(args: list[str] | None) -> None:
         Annotated[Run, tyro.conf.subcommand("run")]
         | Annotated[Sweep, tyro.conf.subcommand("sweep")]
         | Annotated[Table, tyro.conf.subcommand("table")]
-        | Annotated[Data, tyro.conf.subcommand("data")],
+        | Annotated[Data, tyro.conf.subcommand("data")]
+        | Annotated[Predict, tyro.conf.subcommand("predict")]
+        | Annotated[Export, tyro.conf.subcommand("export")]
+        | Annotated[Tasks, tyro.conf.subcommand("tasks")]
+        | Annotated[Doctor, tyro.conf.subcommand("doctor")],
         args=args,
         prog="rclcpb",
         return_unknown_args=True,

@@ -3,6 +3,7 @@
 OUT/SCENARIO/METHOD-seedK.json          the record
 OUT/SCENARIO/METHOD-seedK.checkpoint    while the run goes on
 OUT/SCENARIO/METHOD-seedK.safetensors   its network, if it is to be kept
+OUT/SCENARIO/METHOD-seedK.md            and the network's card
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import rclcpb_core as core
 from rclcpb import machine
 from rclcpb.checkpoint import Checkpoint, differing
 from rclcpb.files import RclCpbError, make_folder, read_whole
-from rclcpb.presets import make_scenario, preset
+from rclcpb.modelcard import write_card
+from rclcpb.presets import METHODS, make_scenario, preset
 from rclcpb.records import Record, load_record, record_path, save_record
 from rclcpb.runner import Run, make
 from rclcpb.scenarios import Scenario
@@ -139,7 +141,9 @@ def _run_locked(job: Job, progress: bool, asked: Asked) -> Record:
     record = run.finish(job.method)
     record.start = about["start"]
     if job.keep:
-        method.keep(job.network, card(scenario, record))
+        about = card(scenario, record)
+        method.keep(job.network, about)
+        write_card(job.network, METHODS[job.method].title, about)
     save_record(record, job.path)
     checkpoint.path.unlink(missing_ok=True)
     return record
@@ -156,8 +160,18 @@ def card(scenario: Scenario, record: Record) -> dict[str, Any]:
         "tasks": record.tasks,
         "heads": scenario.heads,
         "labels": [list(scenario.columns(t)) for t in heads],  # behind each head's outputs
-        "inputs": {"center": scenario.center, "scale": scenario.scale, "flat": not scenario.trunk},
+        "inputs": {
+            "shape": list(scenario.tasks[0].x_train.shape[1:]),
+            "center": scenario.center,
+            "scale": scenario.scale,
+            "flat": not scenario.trunk,
+        },
         "accuracy": record.accuracy[-1],  # of the run, with all that it does at evaluation
+        "chance": record.chance,
+        "config": record.config,
+        "hidden": record.hidden[-1],
+        "parameters": record.parameters,
+        "stored": record.coreset_total,
         "data_sha256": record.data_sha256,
         "versions": record.versions,
     }

@@ -303,7 +303,7 @@ def test_a_kept_network_predicts_as_the_runs_own(
 ) -> None:
     run_job(job(KINDS[name], keep=True))
     (method,) = methods
-    assert set(files(tmp_path)) == {"run.json", "run.safetensors"}
+    assert set(files(tmp_path)) == {"run.json", "run.safetensors", "run.md"}
     net = core.load(tmp_path / "run.safetensors")
     assert tiny.same(tiny.snapshot(net), tiny.snapshot(method.net))
     x = tiny.inputs(net, 20)
@@ -324,7 +324,8 @@ def test_the_card_of_a_kept_network_is_all_that_its_user_needs(
     net, scenario = core.load(tmp_path / "run.safetensors"), tiny.scenario(**kind.scenario)
     card = net.about
     assert card["labels"] == [[0, 1, 2, 3, 4, 5]] and card["heads"] == "single"
-    assert card["inputs"] == {"center": 0.0, "scale": 1.0, "flat": True}
+    inputs = {"shape": [6, 6], "center": 0.0, "scale": 1.0, "flat": True}
+    assert card["inputs"] == inputs and card["config"] == record.config
     assert card["accuracy"] == record.accuracy[-1] and card["tasks"] == record.tasks
     for field in ("scenario", "method", "seed", "data_sha256", "versions"):
         assert card[field] == getattr(record, field)
