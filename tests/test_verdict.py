@@ -13,8 +13,8 @@ from running import KINDS
 from rclcpb.records import Record
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "book"))
-from figures import verdict  # noqa: E402
-from figures.evidence import Difference  # noqa: E402
+from figures import verdict
+from figures.evidence import Difference
 
 
 @pytest.fixture(scope="module")
