@@ -6,6 +6,9 @@ RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 LISTS := pyproject.toml requirements.txt constraints.txt
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout 300
+# So many files of tests, or chapters, at once, each on one thread.
+WORKERS ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) --dist loadfile
 
 .PHONY: book store downloads links test test-all check lab clean
 
@@ -27,10 +30,11 @@ links: $(VENV)/book.stamp
 	RCLCPB_EXECUTE=off $(VENV)/bin/jupyter-book build book/ --builder linkcheck
 
 test: check
-	$(RUN) -m pytest tests --cov -m "not long"
-	OMP_NUM_THREADS=1 $(RUN) -m pytest $(NBVAL) book/*.ipynb
+	$(PYTEST) tests --cov -m "not long"
+	$(PYTEST) $(NBVAL) book/*.ipynb
 
-# And what takes longer: hundreds of kills, clusters with several workers, many draws.
+# And what takes longer: hundreds of kills, clusters with several workers, many draws. One at a
+# time, because they start processes of their own.
 test-all: test
 	$(RUN) -m pytest tests -m long
 

@@ -36,7 +36,7 @@ from figures.ablations import result  # noqa: E402
 from figures.evidence import findings  # noqa: E402
 from figures.framework import framework  # noqa: E402
 from figures.growth import growth_frames  # noqa: E402
-from figures.page import recorded  # noqa: E402
+from figures.page import RESULTS, recorded  # noqa: E402
 from figures.player import player  # noqa: E402
 from figures.style import use_style  # noqa: E402
 from figures.vector import picture  # noqa: E402
@@ -45,7 +45,6 @@ from rclcpb import __version__  # noqa: E402
 from rclcpb.records import load_records  # noqa: E402
 from rclcpb.tables import at_a_glance  # noqa: E402
 
-RESULTS = Path(os.environ.get("RCLCPB_RESULTS") or BOOK / "results")
 # `make downloads` builds them
 DOWNLOADS = {"rcl-cpb.pdf": "PDF", "rcl-cpb.epub": "ePub", "slides.pdf": "the slides as PDF"}
 SOURCE = r"\"RCLCPB_SOURCE\", \"{}\""  # in the set-up cell, as a notebook's file writes it
@@ -183,7 +182,7 @@ def address() -> str:
     if not repository:
         return ""
     found = f"{host}/{repository}@{revision or 'HEAD'}"
-    if not re.fullmatch(r"https?://[\w.:-]+/[\w.-]+/[\w.-]+@([0-9a-f]{7,64}|HEAD)", found):
+    if not re.fullmatch(r"https://[\w.:-]+/[\w.-]+/[\w.-]+@([0-9a-f]{7,64}|HEAD)", found):
         raise ConfigError(f"{', '.join(names)} should make host/owner/name@hash, not {found!r}.")
     return found
 
