@@ -62,18 +62,18 @@ class GrowingLearner(core.Learner):
     def store(self, t: int, data: Samples) -> Samples:
         data = data._replace(head=self.head(t))
         if t == len(self.chosen):
-            size, choice = self.room(t, len(data.y)), self.config.coreset_choice
+            size, choice = self.room(t, data.y), self.config.coreset_choice
             with seeded(self.seed, t, "coreset"):
                 self.chosen.append(core.choose_coreset(data.x, data.y, size, choice))
         return super().store(t, data)
 
-    def room(self, t: int, samples: int) -> int:
+    def room(self, t: int, y: Tensor) -> int:
         """How many of a new piece's samples are stored; older ones make room for it."""
-        wanted = self.config.coreset
-        size = wanted if wanted < samples else samples // 2
+        wanted, samples = self.config.coreset, len(y)
+        size = min(wanted if wanted < samples else samples // 2, samples - len(y.unique()))
         if wanted and not size:
             raise RclCpbError(
-                "a task of 1 sample cannot both store and learn it: give two or more, or set"
+                "a task of one sample a class cannot both store and learn it: give more, or set"
                 " coreset=0 and replay_mix=0."
             )
         if self.memory is None or not wanted:
@@ -92,7 +92,7 @@ class GrowingLearner(core.Learner):
         stored = self.coreset[j]
         if size < len(stored.y):
             order = torch.arange(len(stored.y), device=self.device)
-            keep = by_class(stored.x, stored.y, size, order, medoids=False)
+            keep = by_class(stored.x, stored.y, size, order, medoids=False, left=0)
             self.coreset[j], self.chosen[j] = stored.rows(keep), self.chosen[j][keep]
 
     def open_head(self, t: int) -> Any:
