@@ -10,7 +10,7 @@ NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout 300
 WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: book store test test-all check lab clean
+.PHONY: book store downloads links test test-all check lab clean
 
 # Warnings are errors here. JUPYTER_PLATFORM_DIRS keeps Jupyter from announcing that it will
 # look for its settings elsewhere one day.
@@ -20,6 +20,14 @@ book: $(VENV)/book.stamp
 # What was computed goes into the notebooks and the README, to be looked at and committed.
 store: book
 	$(RUN) book/store.py
+
+# The book as one PDF, as an ePub, and the slides; `make book` then offers them.
+downloads: $(VENV)/book.stamp
+	$(RUN) book/downloads.py
+
+# Do the links to other places still lead somewhere? Needs the internet.
+links: $(VENV)/book.stamp
+	RCLCPB_EXECUTE=off $(VENV)/bin/jupyter-book build book/ --builder linkcheck
 
 test: check
 	$(PYTEST) tests --cov -m "not long"

@@ -35,7 +35,7 @@ class Plan(NamedTuple):
 
 
 PLANS = {
-    "mh-smnist": Plan(10, {"epochs": 3}),
+    "mh-smnist": Plan(6, {"epochs": 3}),
     "ta-smnist": Plan(6, {"epochs": 2}),
     "pmnist": Plan(8, {"epochs": 1, "lr": 2e-3}, 3),  # one pass for all: no axis
     "pmnist-shared": Plan(5, {"epochs": 1, "lr": 2e-3}, 3),

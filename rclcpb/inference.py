@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rclcpb.files import RclCpbError
-from rclcpb_core import Prediction
+from rclcpb.method import seeded
+from rclcpb_core import Prediction, predict
 
 Doubt: TypeAlias = Literal["entropy", "confidence", "information"]
 DOUBTS: tuple[Doubt, ...] = get_args(Doubt)
@@ -32,8 +34,32 @@ def doubt(answer: Prediction, kind: Doubt = "entropy") -> Tensor:
 
 
 def least_in_doubt(answers: Sequence[Prediction], kind: Doubt = "entropy") -> Tensor:
-    """For each input the head (N,) that doubts its answer least; `answers` has one a head.
-
-    A head of one class is never in doubt, and so always chosen: ask such a network by task.
-    """
+    """For each input the head (N,) that doubts its answer least; `answers` has one a head."""
     return torch.stack([doubt(answer, kind) for answer in answers]).argmin(0)
+
+
+def found_tasks(
+    net: Any, tests: Sequence[tuple[Tensor, Tensor]], samples: int = 10, seed: int = 0
+) -> dict[str, Any]:
+    """How often each kind of doubt finds the task, and the label; means over the tasks.
+
+    `tests` are (inputs, columns of the task's own head), one a head. `heads` counts, for the
+    entropy, which head (column) each task's inputs (row) were taken for.
+    """
+    right: dict[str, list[list[float]]] = {kind: [] for kind in DOUBTS}
+    told, taken = [], []
+    for j, (x, y) in enumerate(tests):
+        with seeded(seed, "found_tasks", j):
+            answers = [predict(net, x, head, samples) for head in range(len(tests))]
+        hit = answers[j].probabilities.argmax(1) == y
+        told.append(hit.float().mean().item())
+        for kind in DOUBTS:
+            head = least_in_doubt(answers, kind)
+            found = head == j
+            both = [one.float().mean().item() for one in (found, found & hit)]
+            right[kind].append(both)
+            if kind == "entropy":
+                taken.append(torch.bincount(head, minlength=len(tests)).tolist())
+    means = {kind: np.mean(of, 0).tolist() for kind, of in right.items()}
+    shares = {kind: {"task": task, "label": label} for kind, (task, label) in means.items()}
+    return shares | {"told": float(np.mean(told)), "chance": 1 / len(tests), "heads": taken}

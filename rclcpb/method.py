@@ -155,8 +155,14 @@ def moments(of: torch.optim.Optimizer | dict[str, Tensor]) -> dict[str, Tensor]:
 def load_moments(optimizer: torch.optim.Optimizer, under_way: dict[str, Any]) -> int:
     """Put the moments of a fit under way back; the rounds it had."""
     state = optimizer.state_dict()
+    shapes = [p.shape for group in optimizer.param_groups for p in group["params"]]
     for name, value in under_way["moments"].items():
         i, key = name.split(".")
+        if value.dim() and value.shape != shapes[int(i)]:
+            raise RclCpbError(
+                "the optimiser's state is of another network: start this run over, or delete its"
+                " checkpoint."
+            )
         state["state"].setdefault(int(i), {})[key] = value.clone()  # steps change it in place
     optimizer.load_state_dict(state)  # which moves them to the device
     return int(under_way["rounds"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable, Sequence
-from itertools import combinations, pairwise
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -77,6 +76,11 @@ def accuracies(records: Sequence[Record]) -> list[float]:
 def ranked(of: dict[str, list[Record]]) -> list[str]:
     """Methods, the best mean first."""
     return sorted(of, key=lambda m: -np.mean(accuracies(of[m])))
+
+
+def rivals(of: dict[str, list[Record]]) -> list[str]:
+    """Best first, without joint training: that keeps everything."""
+    return [m for m in ranked(of) if m != "joint"]
 
 
 def title(label: str) -> str:
@@ -244,15 +248,12 @@ def gaps(tests: Sequence[Difference]) -> Figure:
     return fig
 
 
-# ------------------------------------------------------------------------------ in words
-
-
 def standing(found: Found, method: str) -> list[str]:
     """A method's place on each scenario, and who is before it."""
     lines = []
     for name, of in found.items():
         if method in of:
-            order = [m for m in ranked(of) if m != "joint"]
+            order = rivals(of)
             place, before = order.index(method), [LABEL[m] for m in order[: order.index(method)]]
             behind = f", behind {', '.join(before)}" if before else ""
             lines.append(
@@ -260,21 +261,3 @@ def standing(found: Found, method: str) -> list[str]:
                 f" {np.mean(accuracies(of[method])):.2f} %{behind}."
             )
     return lines
-
-
-def quotes(found: Found) -> list[tuple[str, str, float, float]]:
-    """(scenario, method, here, quoted) where the paper quotes another's number."""
-    return [
-        (name, m, float(np.mean(accuracies(of[m]))), row.accuracy)
-        for name, of in found.items()
-        for m in of
-        if m in OTHERS and (row := printed(name, m)) is not None and row.source != "own"
-    ]
-
-
-def undecided(results: Path, found: Found, name: str) -> list[tuple[str, str]]:
-    """Neighbours in the order that their seeds do not tell apart."""
-    order = ranked(found[name])
-    tests = tested(results, [(name, a, b) for a, b in combinations(order, 2)])
-    told = {(d.a, d.b): d.stands for d in tests}
-    return [pair for pair in pairwise(order) if not told.get(pair, False)]

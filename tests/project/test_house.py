@@ -30,6 +30,7 @@ ORDER = (
     "rclcpb",  # the version, and nothing else
     # what the method stands on, and what knows nothing of it
     "rclcpb.files",
+    "rclcpb.stopping",
     "rclcpb.settings",
     "rclcpb.checks",
     "rclcpb.distort",
@@ -43,6 +44,7 @@ ORDER = (
     "rclcpb.paper",
     "rclcpb.method",
     "rclcpb.memory",
+    "rclcpb.machine",
     "rclcpb.kept",
     "rclcpb.resume",
     "rclcpb_core",
@@ -55,6 +57,7 @@ ORDER = (
     "rclcpb.undo",
     "rclcpb.runner",
     "rclcpb.checkpoint",
+    "rclcpb.modelcard",
     "rclcpb.jobs",
     "rclcpb.sweep",
     "rclcpb.costs",
@@ -63,6 +66,12 @@ ORDER = (
     "rclcpb.intake",
     "rclcpb.growing",
     "rclcpb.estimator",
+    "rclcpb.streams",
+    "rclcpb.opened",
+    "rclcpb.writers",
+    "rclcpb.export",
+    "rclcpb.doctor",
+    "rclcpb.commands",
     "rclcpb.cli",
 )
 # These say nothing of ours: a reader may take one of them away and use it alone.

@@ -146,7 +146,7 @@ def check_schema(schema: str, *paths: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_workflows_follow_their_schema(tmp_path: Path) -> None:
-    assert {path.stem for path in WORKFLOWS} == {"test", "publish"}
+    assert {path.stem for path in WORKFLOWS} == {"test", "publish", "weekly"}
     for schema in (
         "vendor.github-workflows",
         "custom.github-workflows-require-timeout",
@@ -160,7 +160,8 @@ def test_workflows_follow_their_schema(tmp_path: Path) -> None:
 
 def test_workflows_run_the_two_commands_on_the_oldest_python() -> None:
     oldest = tomllib.loads(read("pyproject.toml"))["project"]["requires-python"]
-    for path, command in zip(WORKFLOWS, ("make book", "make test-all"), strict=True):
+    commands = ("make book", "make test-all", "make links")
+    for path, command in zip(WORKFLOWS, commands, strict=True):
         jobs = yaml.safe_load(path.read_text())["jobs"].values()
         steps = [step for job in jobs for step in job["steps"]]
         assert command in [step.get("run") for step in steps]

@@ -199,11 +199,11 @@ def test_an_altered_checkpoint(saved: Path) -> None:
         altered = bytearray(whole)
         altered[place] ^= 1
         saved.write_bytes(altered)
-        refused(saved, "damaged or not a checkpoint|another config|another version")
+        refused(saved, "damaged or not a checkpoint|with other settings|another version")
 
 
 def test_a_checkpoint_of_another_run(saved: Path) -> None:
-    refused(saved, "another config or other data", about=ABOUT | {"seed": 6})
+    refused(saved, "was begun with other settings", about=ABOUT | {"seed": 6})
 
 
 def test_a_checkpoint_of_another_version(saved: Path) -> None:
