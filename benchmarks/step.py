@@ -5,10 +5,11 @@
 
 A step is forward, KL, backward and fused Adam, or the core's natural gradient, on a batch
 of 256. All methods take turns in one process, every turn on fresh random images (on
-repeated ones the gradients die out), and the table has the median of each. With one thread the clock is the process's
-CPU time, so that a busy machine disturbs little. The core's step includes its share of
-the noise that an epoch draws ahead (`FlatPosterior.new_round`, 47 steps an epoch: 12,000
-images). The last line is the core's worst ratio to plain layers: for the MLPs with
+repeated ones the gradients die out), and the table has the median of each. With one
+thread the clock is the process's CPU time, so that a busy machine disturbs little. The
+core's step includes its share of the noise that an epoch draws ahead
+(`FlatPosterior.new_round`, 47 steps an epoch: 12,000 images).
+The last line is the core's worst ratio to plain layers: for the MLPs with
 weights drawn and with local reparameterisation, for the convnet of the CIFAR
 scenarios with weights drawn, and for the MLPs with natural-gradient steps. The line
 before it is what a natural step costs in terms of the core's own step with Adam.
