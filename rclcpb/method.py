@@ -90,8 +90,13 @@ def samples(scenario: Scenario, t: int, split: str = "train", device: Any = "cpu
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Without torch.autocast, whose halves a posterior's widths would not survive."""
+    """Without torch.autocast, whose halves a posterior's widths would not survive.
+
+    Nor with torch.inference_mode, whose tensors cannot learn.
+    """
     with ExitStack() as off:
+        if torch.is_inference_mode_enabled():
+            off.enter_context(torch.inference_mode(False))
         for device in ("cpu", "cuda", "mps", "xpu"):
             if torch.is_autocast_enabled(device):
                 off.enter_context(torch.autocast(device, enabled=False))
