@@ -6,8 +6,11 @@ RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 LISTS := pyproject.toml requirements.txt constraints.txt
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout 300
+# So many files of tests, or chapters, at once, each on one thread.
+WORKERS ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: book store test test-all check lab clean
+.PHONY: book store downloads links test test-all check lab clean
 
 # Warnings are errors here. JUPYTER_PLATFORM_DIRS keeps Jupyter from announcing that it will
 # look for its settings elsewhere one day.
@@ -18,11 +21,20 @@ book: $(VENV)/book.stamp
 store: book
 	$(RUN) book/store.py
 
-test: check
-	$(RUN) -m pytest tests --cov -m "not long"
-	OMP_NUM_THREADS=1 $(RUN) -m pytest $(NBVAL) book/*.ipynb
+# The book as one PDF, as an ePub, and the slides; `make book` then offers them.
+downloads: $(VENV)/book.stamp
+	$(RUN) book/downloads.py
 
-# And what takes longer: hundreds of kills, clusters with several workers, many draws.
+# Do the links to other places still lead somewhere? Needs the internet.
+links: $(VENV)/book.stamp
+	RCLCPB_EXECUTE=off $(VENV)/bin/jupyter-book build book/ --builder linkcheck
+
+test: check
+	$(PYTEST) tests --cov -m "not long"
+	$(PYTEST) $(NBVAL) book/*.ipynb
+
+# And what takes longer: hundreds of kills, clusters with several workers, many draws. One at a
+# time, because they start processes of their own.
 test-all: test
 	$(RUN) -m pytest tests -m long
 

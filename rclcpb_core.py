@@ -61,6 +61,7 @@ from rclcpb.scenarios import Scenario, Task
 from rclcpb.settings import Settings
 
 samples = method.samples  # a task's data: a notebook needs one import
+VERSION = 1  # of the method: one more when a golden run ends in other digits
 CORE_SHA256 = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()  # as imported
 Distortion: TypeAlias = Literal["none", "shift", "affine", "elastic", "crop-flip"]
 

@@ -37,8 +37,8 @@ class Plan(NamedTuple):
 PLANS = {
     "mh-smnist": Plan(6, {"epochs": 3}),
     "ta-smnist": Plan(6, {"epochs": 2}),
-    "pmnist": Plan(6, {"epochs": 1, "lr": 2e-3}, 3),  # one pass for all: no axis
-    "pmnist-shared": Plan(6, {"epochs": 1, "lr": 2e-3}, 3),
+    "pmnist": Plan(8, {"epochs": 1, "lr": 2e-3}, 3),  # one pass for all: no axis
+    "pmnist-shared": Plan(5, {"epochs": 1, "lr": 2e-3}, 3),
     "mh-cifar100": Plan(6, {"epochs": 10, "batch_size": 32}, 5),
     "ta-cifar100": Plan(6, {"epochs": 10, "batch_size": 32}, 5),
     "mnist-svhn-cifar10": Plan(4, {"epochs": 4, "batch_size": 32}),

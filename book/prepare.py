@@ -31,17 +31,22 @@ BOOK = Path(__file__).resolve().parent
 ROOT = BOOK.parent
 sys.path[:0] = [str(ROOT), str(BOOK)]  # also for the page that autodoc makes of the modules
 
+import exercises  # noqa: E402
 from figures.ablations import result  # noqa: E402
 from figures.evidence import findings  # noqa: E402
 from figures.framework import framework  # noqa: E402
+from figures.growth import growth_frames  # noqa: E402
+from figures.page import RESULTS, recorded  # noqa: E402
+from figures.player import player  # noqa: E402
 from figures.style import use_style  # noqa: E402
 from figures.vector import picture  # noqa: E402
 
 from rclcpb import __version__  # noqa: E402
+from rclcpb.records import load_records  # noqa: E402
 from rclcpb.tables import at_a_glance  # noqa: E402
 
-RESULTS = Path(os.environ.get("RCLCPB_RESULTS") or BOOK / "results")
-DOWNLOADS = {"rcl-cpb.pdf": "PDF", "rcl-cpb.epub": "ePub"}  # `make downloads` builds them
+# `make downloads` builds them
+DOWNLOADS = {"rcl-cpb.pdf": "PDF", "rcl-cpb.epub": "ePub", "slides.pdf": "the slides as PDF"}
 SOURCE = r"\"RCLCPB_SOURCE\", \"{}\""  # in the set-up cell, as a notebook's file writes it
 
 
@@ -51,6 +56,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", draw_method)
     app.connect("doctree-resolved", explain_terms)
     app.connect("html-page-context", footer)
+    app.connect("build-finished", for_students)
     app.connect("build-finished", tell_address)
     app.connect("autodoc-process-docstring", as_plain_text)
     if site := os.environ.get("RCLCPB_SITE"):
@@ -71,6 +77,8 @@ def prepare(app: Sphinx, config: Config) -> None:
     words = "Average accuracy of six methods on split MNIST with one head, a dot a seed"
     drawn = f'<div class="rcl-figure">{picture(result(), words)}</div>\n'
     (generated / "result.html").write_text(drawn, "utf-8")
+    (generated / "exercises.html").write_text(exercises.links(chapters()), "utf-8")
+    (generated / "growth.html").write_text(growth(), "utf-8")
     offer_downloads(app, config, generated)
     os.environ["RCLCPB_STATIC"] = "1"  # for the kernels: no widgets on a page
     if os.environ.get("RCLCPB_EXECUTE") == "off":
@@ -90,13 +98,35 @@ def prepare(app: Sphinx, config: Config) -> None:
         }
 
 
+def chapters() -> list[Path]:
+    """The numbered chapters, in order."""
+    return sorted(BOOK.glob("[0-9]*.ipynb"))
+
+
+def for_students(app: Sphinx, exception: Exception | None) -> None:
+    """Beside the pages, the notebooks without solutions."""
+    if exception is None:
+        exercises.write(chapters(), Path(app.outdir) / "exercises", addressed)
+
+
+def growth() -> str:
+    """A recorded run's network as it grows, in a player; nothing where no run is recorded."""
+    runs = load_records(RESULTS, "ta-smnist", "rcl-cpb")[:1]
+    if not runs:
+        return ""
+    caption = "Figure. A run of RCL-CPB on ta-smnist, a dot a neuron, a colour a task that"
+    caption += f" brought neurons; before each task some weights start afresh. ({recorded(runs)})"
+    words = "A network of two hidden layers that grows over five tasks"
+    return f"{player(*growth_frames(runs[0]), words, caption, speed=1600)}\n"
+
+
 def offer_downloads(app: Sphinx, config: Config, generated: Path) -> None:
     """The book as one file, where `make downloads` has built it."""
     there = [name for name in DOWNLOADS if (Path(app.outdir).parent / name).exists()]
     config.html_extra_path += [str(Path(app.outdir).parent / name) for name in there]
-    links = " or ".join(f'<a href="{name}">{DOWNLOADS[name]}</a>' for name in there)
-    words = f"To read it elsewhere, take the whole book as {links}." if there else ""
-    (generated / "downloads.html").write_text(f"<p>{words}</p>\n" if words else "", "utf-8")
+    links = ", ".join(f'<a href="{name}">{DOWNLOADS[name]}</a>' for name in there)
+    words = f"<p>To take it along: {links}.</p>\n" if there else ""
+    (generated / "downloads.html").write_text(words, "utf-8")
 
 
 def draw_method(app: Sphinx) -> None:
@@ -152,17 +182,22 @@ def address() -> str:
     if not repository:
         return ""
     found = f"{host}/{repository}@{revision or 'HEAD'}"
-    if not re.fullmatch(r"https?://[\w.:-]+/[\w.-]+/[\w.-]+@([0-9a-f]{7,64}|HEAD)", found):
+    if not re.fullmatch(r"https://[\w.:-]+/[\w.-]+/[\w.-]+@([0-9a-f]{7,64}|HEAD)", found):
         raise ConfigError(f"{', '.join(names)} should make host/owner/name@hash, not {found!r}.")
     return found
 
 
 def tell_address(app: Sphinx, exception: Exception | None) -> None:
     """Tell the notebooks that pages offer, and the branch for Colab, where the code is."""
-    if exception is None and (site := address()):
+    if exception is None and address():
         for path in (Path(app.outdir) / "_sources").glob("*.ipynb"):
-            text = path.read_text("utf-8")
-            path.write_text(text.replace(SOURCE.format(""), SOURCE.format(f"git+{site}")), "utf-8")
+            path.write_text(addressed(path.read_text("utf-8")), "utf-8")
+
+
+def addressed(notebook: str) -> str:
+    """A notebook whose set-up cell installs from the repository, where that is known."""
+    site = address()
+    return notebook.replace(SOURCE.format(""), SOURCE.format(f"git+{site}")) if site else notebook
 
 
 def as_plain_text(app: Sphinx, what: str, name: str, it: Any, options: Any, lines: Any) -> None:

@@ -1,6 +1,7 @@
 """Keep what a build computed: outputs into the notebooks, records into the README.
 
     jupyter-book build book/ && python book/store.py
+    python book/store.py 10_full_runs       run this chapter now, and keep its outputs
 
 What a reader of the file or of a change does not need stays out: progress bars, widgets,
 times and versions. Cells keep their ids, and no text is touched, only outputs.
@@ -8,14 +9,18 @@ times and versions. Cells keep their ids, and no text is touched, only outputs.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import nbformat
-from prepare import BOOK, RESULTS, ROOT, at_a_glance
+from nbclient import NotebookClient
+from prepare import BOOK, RESULTS, ROOT, at_a_glance, findings, result, use_style
 
 TABLE = re.compile(r"(?<=<!-- results -->\n)(.*?)(?=<!-- end -->)", re.DOTALL)
+FOUND = re.compile(r"(?<=<!-- findings -->\n)(.*?)(?=<!-- end -->)", re.DOTALL)
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
@@ -46,22 +51,40 @@ def tidy(output: Any) -> Any:
     return output
 
 
-def renew_readme() -> None:
-    """The README's table and figure, from the records."""
-    from figures.ablations import result  # prepare has made the core importable
-    from figures.style import use_style
+def readme(text: str) -> str:
+    """The README with its table and what was found, from the records."""
+    found = "".join(f"- {line}\n" for line in findings(RESULTS))
+    text = TABLE.sub(lambda _: at_a_glance(RESULTS, missing=False), text)
+    return FOUND.sub(lambda _: found, text)
 
+
+def renew_readme() -> None:
+    """And its figure."""
     path = ROOT / "README.md"
-    path.write_text(
-        TABLE.sub(at_a_glance(RESULTS, missing=False), path.read_text("utf-8")), "utf-8"
-    )
+    path.write_text(readme(path.read_text("utf-8")), "utf-8")
     use_style()
     result().savefig(BOOK / "images" / "result.png", dpi=110, bbox_inches="tight")
 
 
-def main() -> None:
+def run(chapter: Path) -> Path:
+    """Execute a chapter by itself, as a build would, which is quicker after a new record."""
+    os.environ["RCLCPB_STATIC"] = "1"
+    notebook = nbformat.read(chapter, 4)
+    where = {"metadata": {"path": str(BOOK)}}
+    NotebookClient(notebook, timeout=1800, resources=where, kernel_name="python3").execute()
+    executed = BOOK / "_build" / "one_by_one" / chapter.name
+    executed.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, executed)
+    return executed
+
+
+def main(names: list[str]) -> None:
     for chapter in sorted(BOOK.glob("*.ipynb")):
+        if names and chapter.stem not in names:
+            continue
         executed = BOOK / "_build" / "jupyter_execute" / chapter.name
+        if names:
+            executed = run(chapter)
         if not executed.exists():
             raise SystemExit(f"{chapter.name} is not executed yet: jupyter-book build book/")
         store(chapter, executed)
@@ -69,4 +92,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -206,6 +206,23 @@ def prediction(net: Any, x: Any, head: Any, samples: Any, mirror: Any) -> None:
         raise RclCpbError("mirror=True needs a network with convolutions, which sees images.")
 
 
+def vector(name: str, value: Tensor) -> Tensor:
+    """A layer's numbers, as files have them."""
+    if value.dim() != 1 or value.dtype != torch.float32:
+        raise RclCpbError(f"{name}: {value.dtype} {tuple(value.shape)} is no layer's vector.")
+    return value
+
+
+def stored(index: Tensor, samples: int, most: int) -> Tensor:
+    """Which of a task's samples are stored, as files have it."""
+    whole_numbers = index.dtype == torch.int64 and index.dim() == 1 and len(index) <= most
+    if not whole_numbers or len(index.unique()) < len(index):
+        raise RclCpbError(f"stored samples: {index.dtype} {tuple(index.shape)} are no indices.")
+    if len(index) and not 0 <= int(index.min()) <= int(index.max()) < samples:
+        raise RclCpbError(f"stored samples: there are {samples}, and not all of these.")
+    return index
+
+
 def thresholds(net: Any, config: Any) -> None:
     """beta and gamma: one, or no more than this network has layers."""
     instance("config", config, Settings)

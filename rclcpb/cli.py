@@ -12,7 +12,7 @@ rclcpb doctor RECORD.json
 
 from __future__ import annotations
 
-import os
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +21,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import torch
 import tyro
 
+from rclcpb import machine
 from rclcpb.commands import Doctor, Export, Predict, Tasks, refuse
 from rclcpb.files import RclCpbError
 from rclcpb.images import IMAGE_SETS, SHA256, data_root, load_images
 from rclcpb.jobs import Job, done_of, run_job, sized
 from rclcpb.memory import keep_freed_memory
 from rclcpb.presets import METHODS, NAMES, PAIRS, SMALL, TABLES, preset
-from rclcpb.records import RESULTS, record_path
+from rclcpb.records import RESULTS, Record, record_path
 from rclcpb.settings import Settings
+from rclcpb.stopping import terminable
+from rclcpb.streams import drop_output, open_streams, say
 from rclcpb.sweep import parse_settings, sweep, sweep_jobs
 from rclcpb.tables import format_table, paired, summary, table_rows
 
@@ -60,27 +63,30 @@ class Run:
     """Keep the trained network, too: OUT/SCENARIO/METHOD-seedK.safetensors."""
     start: Path | None = None
     """Go on from a kept network."""
+    portable: bool = False
+    """The same digits on every x86 machine with AVX2; a little slower."""
 
     def __call__(self, rest: list[str]) -> None:
         if self.threads < 1 or not self.seeds:
             raise RclCpbError("give at least one of --threads and of --seeds.")
-        torch.set_num_threads(self.threads)
+        machine.check_threads(self.threads)
         settings = parse_settings(rest, preset(self.scenario, self.method))
         records = []
-        for job in [self.job(seed, settings) for seed in self.seeds]:
+        for job in [self.job(seed, settings) for seed in dict.fromkeys(self.seeds)]:
             print(f"{job.scenario}, {job.method}, seed {job.seed} -> {job.path}")
             records.append(run_job(job, progress=True))
             if job.keep:
                 print(f"its network -> {job.network}")
+            note_kernels(records[-1], job)
         for record in records:
             last = " ".join(f"{100 * a:.1f}" for a in record.accuracy[-1])
             print(f"seed {record.seed}: accuracy after the last task, by task: {last}")
         scenario = self.scenario.removesuffix(SMALL)
         rows = [summary(records)]
         for row in table_rows(self.out, [self.scenario]):
-            if row[1] != self.method and row[2] == "recorded":
+            if row[1] != self.method and row[2].startswith("recorded"):
                 rows.append(row)
-        rows += [row for row in table_rows(Path(), [scenario]) if row[2] != "recorded"]
+        rows += [row for row in table_rows(Path(), [scenario]) if row[2].startswith("paper")]
         print(format_table(rows))
         if scenario != self.scenario:
             print("(the paper's numbers are for all of MNIST, not for these 5,000 digits)")
@@ -89,7 +95,7 @@ class Run:
         path = record_path(self.out, self.scenario, self.method, seed)
         where = self.data_dir, choose_device(self.device)
         about = self.scenario, self.method, seed, settings, path
-        job = Job(*about, *where, keep=self.keep, start=self.start)
+        job = Job(*about, *where, keep=self.keep, start=self.start, threads=self.threads)
         return sized(job, self.out, self.size_of) if self.size_of else job
 
 
@@ -108,10 +114,17 @@ class Sweep:
     """Address of a Dask scheduler, tcp://HOST:8786, to run on its workers."""
     data_dir: str | None = None
     out: Path = Path("runs")
+    portable: bool = False
+    """The same digits on every x86 machine with AVX2; a little slower."""
 
     def __call__(self, rest: list[str]) -> None:
         if not self.workers or not self.seeds:
             raise RclCpbError("give at least one of --workers and of --seeds.")
+        if self.dask and self.portable:
+            raise RclCpbError(
+                "--portable is for this machine: leave it out, and start the Dask workers with"
+                f" {machine.as_words()}."
+            )
         settings = preset(self.scenario, self.method)
         folder = self.out / "sweeps" / self.scenario
         base = Job(self.scenario, self.method, 0, settings, folder, self.data_dir)
@@ -161,7 +174,7 @@ class Data:
             if known and not self.download and not (root / f"{name}.npz").exists():
                 print(f"{name:9} not in {root} (add --download to fetch it)")
                 continue
-            images = load_images(name, root)
+            images = load_images(name, root, published=False)
             verdict = "no published checksum to compare with"
             if name in SHA256:
                 good = images.sha256() == SHA256[name]
@@ -194,6 +207,16 @@ def swept_values(rest: list[str]) -> dict[str, list[str]]:
     return values
 
 
+def note_kernels(record: Record, job: Job) -> None:
+    """A run that was recorded on a machine with other instructions is read back, and says so."""
+    if record.kernels not in ("", here := machine.kernels(job.device)):
+        print(
+            f"note: {job.path} was recorded with other instructions ({record.kernels}; here"
+            f" {here}): learned here, it would end in other digits; --portable ends alike.",
+            file=sys.stderr,
+        )
+
+
 def choose_device(name: str) -> str:
     """auto: a GPU if there is one."""
     here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
@@ -206,29 +229,45 @@ def choose_device(name: str) -> str:
 
 def main(args: list[str] | None = None) -> None:
     """A mistake ends in one sentence and exit code 2."""
+    open_streams()
     keep_freed_memory()
     try:
-        command, rest = tyro.cli(
-            Annotated[Run, tyro.conf.subcommand("run")]
-            | Annotated[Sweep, tyro.conf.subcommand("sweep")]
-            | Annotated[Table, tyro.conf.subcommand("table")]
-            | Annotated[Data, tyro.conf.subcommand("data")]
-            | Annotated[Predict, tyro.conf.subcommand("predict")]
-            | Annotated[Export, tyro.conf.subcommand("export")]
-            | Annotated[Tasks, tyro.conf.subcommand("tasks")]
-            | Annotated[Doctor, tyro.conf.subcommand("doctor")],
-            args=args,
-            prog="rclcpb",
-            return_unknown_args=True,
-            config=(tyro.conf.OmitSubcommandPrefixes,),
-        )
-        command(rest)
+        with terminable():
+            _run(args)
+            sys.stdout.flush()
     except RclCpbError as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}")
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("\nstopped; the same command goes on from the last save.", file=sys.stderr)
-        raise SystemExit(130) from None
     except BrokenPipeError:  # `table | head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         raise SystemExit(141) from None
+    except OSError as error:  # of a path given, or of a full disk that is written to
+        drop_output()
+        say(f"error: {error.filename or 'the output'}: {error.strerror or error}.")
+        raise SystemExit(2) from None
+    except MemoryError:
+        say("error: there is not enough memory for this: make it smaller.")
+        raise SystemExit(2) from None
+    except KeyboardInterrupt as error:
+        say("\nstopped; the same command goes on from the last save.")
+        raise SystemExit(128 + getattr(error, "number", signal.SIGINT)) from None
+
+
+def _run(args: list[str] | None) -> None:
+    command, rest = tyro.cli(
+        Annotated[Run, tyro.conf.subcommand("run")]
+        | Annotated[Sweep, tyro.conf.subcommand("sweep")]
+        | Annotated[Table, tyro.conf.subcommand("table")]
+        | Annotated[Data, tyro.conf.subcommand("data")]
+        | Annotated[Predict, tyro.conf.subcommand("predict")]
+        | Annotated[Export, tyro.conf.subcommand("export")]
+        | Annotated[Tasks, tyro.conf.subcommand("tasks")]
+        | Annotated[Doctor, tyro.conf.subcommand("doctor")],
+        args=args,
+        prog="rclcpb",
+        return_unknown_args=True,
+        config=(tyro.conf.OmitSubcommandPrefixes,),
+    )
+    if getattr(command, "portable", False):
+        machine.fix_kernels(as_command=args is None)
+    command(rest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rclcpb.presets import METHODS, NAMES, entry
+from rclcpb.presets import METHODS, NAMES, OURS, entry
 from rclcpb.records import Record
 
 PIXELS = {"mnist": 28 * 28}  # bytes an image of a table's scenarios; in colour:
@@ -23,7 +23,8 @@ def bytes_held(record: Record) -> int | None:
     if how is None or record.scenario not in NAMES:
         return None
     numbers = how.held * record.parameters
-    if how.logits:  # one for every class that an image's task could choose from
+    if how.logits or record.config.get("stored_targets") == "answers":
+        # one for every class that an image's task could choose from
         each = record.coreset_total // len(record.tasks)
         numbers += each * sum(round(1 / chance) for chance in record.chance)
     pixels = PIXELS.get(entry(record.scenario).table, COLOUR_PIXELS)
@@ -31,8 +32,12 @@ def bytes_held(record: Record) -> int | None:
 
 
 def runs_searched(results: Path, scenario: str) -> dict[str, int]:
-    """Runs of each method in the search for its settings, on validation data."""
+    """Runs of each method in the search for its settings, on validation data.
+
+    The paper's family shares settings, so each of it has had the runs of all.
+    """
     path, counts = results / "regime" / f"{scenario}.jsonl", dict.fromkeys(METHODS, 0)
     for line in path.read_text("utf-8").splitlines() if path.exists() else []:
         counts[json.loads(line)["method"]] += 1
-    return counts
+    shared = sum(counts[method] for method in OURS)
+    return counts | dict.fromkeys(OURS, shared)

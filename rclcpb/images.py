@@ -25,6 +25,7 @@ SHA256 = {  # of x_train, y_train, x_test, y_test, one after the other
     "cifar10": "80387ddb9a0edf3fc4a964ee3770296169bb26a651050df20035579673099660",
     "cifar100": "84b86054909012b11f3c2443ad844f6353586312facc59cd4b8385c15ada0166",
 }
+SHAPES = {"mnist": (28, 28), "cifar10": (32, 32, 3), "cifar100": (32, 32, 3)}
 LONGEST = 2**30  # bytes of an image set, unpacked: four times what the largest needs
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -54,8 +55,11 @@ def data_root(root: str | Path | None = None) -> Path:
     return Path(root or os.environ.get("RCLCPB_DATA") or home / "data")
 
 
-def load_images(name: str, root: str | Path | None = None) -> Images:
-    """An image set: the embedded digits, root/name.npz, or a download to there."""
+def load_images(name: str, root: str | Path | None = None, published: bool = True) -> Images:
+    """An image set: the embedded digits, root/name.npz, or a download to there.
+
+    A file that is not the published set is refused, unless `published` is False.
+    """
     if name not in IMAGE_SETS:
         raise RclCpbError(f"no image set {name!r}: choose from {', '.join(IMAGE_SETS)}.")
     if name == "mnist5k":
@@ -69,6 +73,31 @@ def load_images(name: str, root: str | Path | None = None) -> Images:
                 " kept: try again later."
             )
         _save_npz(path, images)
+    images = _from_file(path, name)
+    if published:
+        _verify(path, name, images)
+    return images
+
+
+_VERIFIED: set[tuple[str, int, int]] = set()  # files whose checksum was right, by size and time
+
+
+def _verify(path: Path, name: str, images: Images) -> None:
+    status = os.stat(path)
+    key = str(path.resolve()), status.st_size, status.st_mtime_ns
+    if name not in SHA256 or key in _VERIFIED:
+        return
+    shape = images.x_train.shape[1:], images.x_test.shape[1:]
+    if shape != (SHAPES[name],) * 2 or images.sha256() != SHA256[name]:
+        raise RclCpbError(
+            f"{path} is not the published {name}: delete it and run `rclcpb data {name}"
+            " --download`, or give your own images to from_arrays."
+        )
+    _VERIFIED.add(key)
+
+
+def _from_file(path: Path, name: str) -> Images:
+    """The arrays of an npz file, of the kinds that an image set has."""
     content = read_whole(path, LONGEST)
     try:
         images = _unpacked(content)

@@ -11,14 +11,16 @@ from __future__ import annotations
 import glob
 import hashlib
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from filelock import FileLock, Timeout
 
 import rclcpb_core as core
-from rclcpb.checkpoint import Checkpoint
+from rclcpb import machine
+from rclcpb.checkpoint import Checkpoint, differing
 from rclcpb.files import RclCpbError, make_folder, read_whole
 from rclcpb.modelcard import write_card
 from rclcpb.presets import METHODS, make_scenario, preset
@@ -26,6 +28,7 @@ from rclcpb.records import Record, load_record, record_path, save_record
 from rclcpb.runner import Run, make
 from rclcpb.scenarios import Scenario
 from rclcpb.settings import Settings
+from rclcpb.stopping import Asked, politely
 
 
 class Job(NamedTuple):
@@ -40,6 +43,7 @@ class Job(NamedTuple):
     device: str = "cpu"
     keep: bool = False  # the trained network, too
     start: Path | None = None  # a kept network to go on from
+    threads: int = 1
 
     def about(self) -> dict[str, Any]:
         """What makes it this run."""
@@ -49,6 +53,9 @@ class Job(NamedTuple):
             "seed": self.seed,
             "config": self.config.as_json(),
             "start": file_sha256(self.start) if self.start else None,
+            "threads": self.threads,
+            "device": str(torch.device(self.device)),
+            "version": core.VERSION,
         }
 
     @property
@@ -73,22 +80,31 @@ def run_job(job: Job, progress: bool = False, patience: float = 0) -> Record:
         raise RclCpbError(
             f"cannot write {job.path} ({error.strerror}): choose another --out."
         ) from error
-    with held:
-        return _run_locked(job, progress)
+    with held, machine.threads(job.threads), politely() as asked:
+        record = _run_locked(job, progress, asked)
+    asked.obey()  # what is asked for is more than this run's end
+    return record
 
 
-def recorded(job: Job) -> Record | None:
-    """The job's record, if there is one; one of other settings is refused."""
+Data = dict[tuple[str, int, str | None], tuple[str, str]]
+
+
+def recorded(job: Job, data: Data | None = None) -> Record | None:
+    """The job's record, if there is one; one of other settings or other data is refused.
+
+    Of many jobs, `data` remembers the digests of what they learn.
+    """
     if not job.path.exists():
         return None
-    record, about = load_record(job.path), job.about()
-    wanted = about.pop("config") | about
-    younger = type(job.config).from_json(record.config).as_json()  # with today's defaults
-    found = younger | {name: getattr(record, name) for name in about}
-    if odd := sorted(k for k in found | wanted if found.get(k) != wanted.get(k)):
+    record, wanted = load_record(job.path), job.about()
+    found = asdict(record) | {"config": type(job.config).from_json(record.config).as_json()}
+    wanted["data"], found["data"] = _digests(job, record, {} if data is None else data)
+    if machine.fixed() and wanted["device"] == "cpu":  # else numbers of another machine serve
+        wanted["kernels"] = machine.kernels()
+    if odd := differing(wanted, found):
         raise RclCpbError(
-            f"{job.path} holds a run with other settings ({', '.join(odd)}): choose"
-            " another --out or move it away."
+            f"{job.path} holds a run with other settings ({odd}): choose another --out or move"
+            " it away."
         )
     if job.keep and not job.network.exists():
         raise RclCpbError(
@@ -98,16 +114,28 @@ def recorded(job: Job) -> Record | None:
     return record
 
 
-def _run_locked(job: Job, progress: bool) -> Record:
+def _digests(job: Job, record: Record, known: Data) -> tuple[str, str]:
+    """Of the data that the job would learn, and of those that were learned."""
+    of = job.scenario, job.seed, job.data_dir
+    if of not in known:
+        scenario = make_scenario(*of)
+        known[of] = scenario.identity(), scenario.sha256()
+    identity, arrays = known[of]
+    return (identity, record.identity) if record.identity else (arrays, record.data_sha256)
+
+
+def _run_locked(job: Job, progress: bool, asked: Asked) -> Record:
     if (record := recorded(job)) is not None:
         return record
     for part in job.path.parent.glob(f".{glob.escape(job.path.stem)}.*.part"):
         part.unlink(missing_ok=True)  # a process was killed while it wrote this
     scenario = make_scenario(job.scenario, job.seed, job.data_dir)
-    about = job.about() | {"data": scenario.sha256()}
+    about = job.about() | {"data": scenario.identity(), "kernels": machine.kernels(job.device)}
+    about["torch"] = str(torch.__version__)
     more = {"start": core.load(job.start)} if job.start else {}
     method = make(job.method, scenario, job.config, job.seed, device=job.device, **more)
     checkpoint = Checkpoint(job.path.with_suffix(".checkpoint"), about)
+    checkpoint.asked = asked
     run = Run(method, [checkpoint], progress)
     checkpoint.restore(run)
     record = run.finish(job.method)
@@ -163,8 +191,9 @@ def sized(job: Job, results: Path, method: str) -> Job:
 def done_of(jobs: list[Job]) -> dict[str, list[Record]]:
     """The records of those jobs that have one, by the label in their files' names."""
     done: dict[str, list[Record]] = {}
+    data: Data = {}
     for job in jobs:
         with suppress(RclCpbError):  # a record of other settings is somebody else's
-            if (record := recorded(job)) is not None:
+            if (record := recorded(job, data)) is not None:
                 done.setdefault(job.path.stem.rsplit("-seed", 1)[0], []).append(record)
     return done

@@ -41,8 +41,9 @@ class KeptLayer(nn.Module):
         steps = [(units, reads) for units, reads in form.get("steps", [])]
         self.set_form(tuple(form["shape"]), steps or None)
         for name in NUMBERS:
-            self.split(numbers[name])  # fails if there are not as many as the form says
-            self.assign(name, numbers[name].to(self.mu.device, copy=True))
+            value = checks.vector(name, numbers[name])
+            self.split(value)  # fails if there are not as many as the form says
+            self.assign(name, value.to(self.mu.device, copy=True))
 
 
 class KeptNetwork(nn.Module):
@@ -70,6 +71,8 @@ class KeptNetwork(nn.Module):
         for name, form in forms.items():
             layer: Any = self.get_submodule(name)
             layer.become(form, below(f"{name}.", numbers))
+        if self.state_dict().keys() != numbers.keys():
+            raise RclCpbError("the file has numbers of other layers than it names.")
 
     def save(self, path: str | Path, about: dict[str, Any] | None = None) -> None:
         """Write the network, and what a user of it should know (`about`)."""

@@ -90,8 +90,13 @@ def samples(scenario: Scenario, t: int, split: str = "train", device: Any = "cpu
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Without torch.autocast, whose halves a posterior's widths would not survive."""
+    """Without torch.autocast, whose halves a posterior's widths would not survive.
+
+    Nor with torch.inference_mode, whose tensors cannot learn.
+    """
     with ExitStack() as off:
+        if torch.is_inference_mode_enabled():
+            off.enter_context(torch.inference_mode(False))
         for device in ("cpu", "cuda", "mps", "xpu"):
             if torch.is_autocast_enabled(device):
                 off.enter_context(torch.autocast(device, enabled=False))
@@ -155,8 +160,14 @@ def moments(of: torch.optim.Optimizer | dict[str, Tensor]) -> dict[str, Tensor]:
 def load_moments(optimizer: torch.optim.Optimizer, under_way: dict[str, Any]) -> int:
     """Put the moments of a fit under way back; the rounds it had."""
     state = optimizer.state_dict()
+    shapes = [p.shape for group in optimizer.param_groups for p in group["params"]]
     for name, value in under_way["moments"].items():
         i, key = name.split(".")
+        if value.dim() and value.shape != shapes[int(i)]:
+            raise RclCpbError(
+                "the optimiser's state is of another network: start this run over, or delete its"
+                " checkpoint."
+            )
         state["state"].setdefault(int(i), {})[key] = value.clone()  # steps change it in place
     optimizer.load_state_dict(state)  # which moves them to the device
     return int(under_way["rounds"])

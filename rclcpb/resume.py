@@ -101,10 +101,12 @@ class Resumable(Method):
             head.become(state["kept_form"], kept)
         chosen = below("chosen.", state)
         indices = [chosen[str(t)].to(self.device) for t in range(len(chosen))]
-        given, device = enumerate(indices), self.device
-        coreset = [samples(self.scenario, t, device=device).rows(c) for t, c in given]
+        most, coreset = self.config.coreset, []
+        for task, index in enumerate(indices):
+            data = samples(self.scenario, task, device=self.device)
+            coreset.append(data.rows(checks.stored(index, len(data.y), most)))
         for t, told in below("answers.", state).items():
-            coreset[int(t)] = coreset[int(t)]._replace(answers=told.to(device, copy=True))
+            coreset[int(t)] = coreset[int(t)]._replace(answers=told.to(self.device, copy=True))
         structure, under_way = copy.deepcopy(state["structure"]), {}
         if state["rounds"]:
             under_way = {"rounds": state["rounds"], "moments": below("moments.", state)}

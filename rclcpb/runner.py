@@ -20,7 +20,7 @@ import torch
 from tqdm import tqdm
 
 import rclcpb_core as core
-from rclcpb import __version__, checks, metrics
+from rclcpb import __version__, checks, machine, metrics
 from rclcpb.files import RclCpbError
 from rclcpb.method import Method, Round, Samples, samples, seeded
 from rclcpb.presets import METHODS, preset
@@ -159,6 +159,10 @@ class Run:
             data_sha256=scenario.sha256(),
             core_sha256=core.CORE_SHA256,
             started=self.started,
+            version=core.VERSION,
+            identity=scenario.identity(),
+            cpu=machine.cpu(),
+            kernels=machine.kernels(method.device),
         )
 
 

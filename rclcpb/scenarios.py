@@ -118,6 +118,15 @@ class Scenario:
                     digest.update(array.tobytes())
         return digest.hexdigest()
 
+    def identity(self) -> str:
+        """A digest of all that a method is given: arrays, shapes, kinds, classes, heads."""
+        about: list[object] = [self.name, self.heads, self.trunk, self.center, self.scale]
+        for task in self.tasks:
+            about.append([task.name, task.classes, task.inputs, task.mirror])
+            arrays = [getattr(task, name) for name in ARRAYS]
+            about.append([(array.shape, array.dtype.str) for array in arrays])
+        return hashlib.sha256(f"{about} {self.sha256()}".encode()).hexdigest()
+
     def columns(self, t: int) -> tuple[int, ...]:
         """The labels behind the outputs that task t's head has once t is learned."""
         checks.whole("t", t, 0, len(self.tasks) - 1)

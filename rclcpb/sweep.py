@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,16 +14,18 @@ from functools import cache
 from typing import Any
 
 import joblib
-import torch
 import tyro
 from tqdm import tqdm
 
 from rclcpb.files import RclCpbError
-from rclcpb.jobs import Job, recorded, run_job
+from rclcpb.jobs import Data, Job, recorded, run_job
 from rclcpb.records import Record, save_record
 from rclcpb.settings import Settings
+from rclcpb.stopping import GRACE
 
-PATIENCE = 120  # seconds for a cluster to import this module and do nothing
+ANSWER = 30  # seconds for a scheduler to answer
+PATIENCE = 120  # for a cluster to import this module and do nothing, or to have a worker again
+LOOK = 2  # and between two looks at whether it has one
 Outcome = tuple[int, Record | str]  # of which job, its record or its error
 
 
@@ -64,10 +68,10 @@ def sweep(jobs: Iterable[Job], workers: int = -1, dask: str | None = None) -> li
     unique = list(dict.fromkeys(jobs))  # a run named twice is done once
     if len({job.path for job in unique}) < len(unique):
         raise RclCpbError("two runs would write one file: give each its own path.")
-    todo, failed = [], []
+    todo, failed, data = [], [], Data()
     for job in unique:
         try:
-            if recorded(job) is None:
+            if recorded(job, data) is None:
                 todo.append(job)
         except RclCpbError as error:
             failed.append(str(error))
@@ -86,31 +90,35 @@ def sweep(jobs: Iterable[Job], workers: int = -1, dask: str | None = None) -> li
 
 
 def _on_this_machine(todo: Sequence[Job], workers: int) -> Iterator[Outcome]:
-    with joblib.parallel_config("loky", n_jobs=workers):
-        yield from _in_processes(dict(enumerate(todo)))
-
-
-def _in_processes(left: dict[int, Job]) -> Iterator[Outcome]:
     """Each job with its record or its error, as they come.
 
     A process that dies takes all others of its pool along. The runs they had go on after the
     rest, one at a time: that spares memory, and shows which one kills.
     """
-    attempt, alone, left = joblib.delayed(_attempt), len(left) == 1, dict(left)
-    parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")
-    try:
-        for i, outcome in parallel([attempt(i, job, os.getpid()) for i, job in left.items()]):
-            del left[i]
-            yield i, outcome
-    except BrokenProcessPool:
-        pass
-    if alone:
-        yield from ((i, "its process died (out of memory?)") for i in left)
-    elif left:
-        running = list(left.items())[: joblib.effective_n_jobs(None)]  # they start in order
-        yield from _in_processes(dict(list(left.items())[len(running) :]))
-        for one in running:
-            yield from _in_processes(dict([one]))
+    cores = joblib.effective_n_jobs(workers)
+    many = min(cores, max(2, len(todo)))  # with one, joblib would learn in this process
+    left, alone = dict(enumerate(todo)), list[tuple[int, Job]]()
+    while left or alone:
+        batch, left = (left, {}) if left else (dict([alone.pop(0)]), {})
+        whole = len(batch)
+        try:
+            for i, outcome in _in_processes(batch, many):
+                del batch[i]
+                yield i, outcome
+        except BrokenProcessPool:
+            if whole == 1:
+                yield from ((i, "its process died (out of memory?)") for i in batch)
+            else:
+                pairs = list(batch.items())  # they start in order
+                alone += pairs[:many]
+                left = dict(pairs[many:])
+
+
+def _in_processes(batch: Mapping[int, Job], many: int) -> Iterator[Outcome]:
+    attempt = joblib.delayed(_attempt)
+    how: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1}
+    parallel = joblib.Parallel(many, backend="loky", pre_dispatch="all", **how)
+    yield from parallel([attempt(i, job, os.getpid()) for i, job in batch.items()])
 
 
 _ONE_RUN = threading.Lock()  # torch's generator belongs to the whole process
@@ -119,7 +127,6 @@ _ONE_RUN = threading.Lock()  # torch's generator belongs to the whole process
 def _attempt(i: int, job: Job, parent: int | None = None) -> Outcome:
     _end_with(parent)
     with _ONE_RUN:  # a Dask worker may have several threads
-        torch.set_num_threads(1)
         try:
             return i, run_job(job, patience=10)  # a killed sweep's worker still ends
         except Exception as error:  # one bad run must not end the others
@@ -133,6 +140,8 @@ def _end_with(parent: int | None) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)  # a run is saved and ends
+        time.sleep(2 * GRACE)
         os._exit(1)
 
     if parent is not None and os.getppid() == parent:
@@ -147,16 +156,47 @@ def _on_cluster(todo: Sequence[Job], address: str) -> Iterator[Outcome]:
     client = _connected(address)
     from distributed import as_completed
 
+    over, abandoned = threading.Event(), threading.Event()
     try:
         futures = {client.submit(_attempt, i, job, pure=False): i for i, job in enumerate(todo)}
+        watch = client, list(futures), over, abandoned
+        threading.Thread(target=_watch, args=watch, daemon=True).start()
         for future in as_completed(list(futures)):
             try:
                 outcome = future.result()
             except Exception as error:  # its workers died, or the scheduler
-                outcome = futures[future], " ".join(f"{type(error).__name__}: {error}".split())
+                said = " ".join(f"{type(error).__name__}: {error}".split())
+                no_worker = f"no worker of the cluster has been there for {PATIENCE} seconds"
+                outcome = futures[future], no_worker if abandoned.is_set() else said
             yield outcome
     finally:
+        over.set()
         client.close()
+
+
+def _watch(
+    client: Any, futures: list[Any], over: threading.Event, abandoned: threading.Event
+) -> None:
+    """Says so when no worker is left, and gives up when none comes: no wait for ever."""
+    lost: float | None = None
+    while not over.wait(LOOK):
+        try:
+            there = client.scheduler_info()["workers"]
+        except Exception:  # the scheduler is gone, which every future says itself
+            return
+        if there:
+            lost = None
+        elif lost is None:
+            lost = time.monotonic()
+            tell(f"no worker of the cluster is left: waiting {PATIENCE} seconds for one")
+        elif time.monotonic() - lost > PATIENCE:
+            abandoned.set()
+            client.cancel(futures)
+            return
+
+
+def tell(text: str) -> None:
+    tqdm.write(text, file=sys.stderr)
 
 
 def _connected(address: str) -> Any:
@@ -167,8 +207,9 @@ def _connected(address: str) -> Any:
         raise RclCpbError(
             "--dask needs the package distributed: pip install distributed."
         ) from None
+    tell(f"asking the Dask scheduler at {address}, for {ANSWER} seconds at most")
     try:
-        client = Client(address, timeout=PATIENCE)
+        client = Client(address, timeout=ANSWER)
     except (OSError, ValueError) as error:
         raise RclCpbError(
             f"no Dask scheduler answers at {address} ({error}): start one, or leave"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.stats import ttest_rel
@@ -11,6 +13,7 @@ from scipy.stats import ttest_rel
 import rclcpb_core as core
 from rclcpb import metrics
 from rclcpb.costs import bytes_held, runs_searched
+from rclcpb.files import RclCpbError
 from rclcpb.paper import PaperRow
 from rclcpb.presets import METHODS, OTHERS, SCENARIOS
 from rclcpb.records import Record, load_records
@@ -27,15 +30,50 @@ def spread(values: list[float], digits: int = 2) -> str:
     return text + (f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else "")
 
 
+def of_one_kind(records: Sequence[Record]) -> None:
+    """May they be averaged? Seeds differ, no setting does, but for a size that another run had."""
+    seeds = [record.seed for record in records]
+    if twice := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
+        raise RclCpbError(f"seed {twice[0]} is there {seeds.count(twice[0])} times: once is right.")
+    first = records[0]
+    for record in records[1:]:
+        known, found = _settings(first), _settings(record)
+        if odd := sorted(k for k in known | found if known.get(k) != found.get(k)):
+            raise RclCpbError(
+                f"{first.scenario}, {first.method}: seeds {first.seed} and {record.seed} are"
+                f" recorded with other settings ({', '.join(odd)}): move one of them away."
+            )
+
+
+def _settings(record: Record) -> dict[str, Any]:
+    """All that was set, today's defaults where an older record is silent."""
+    config = record.config
+    if record.method in METHODS:
+        takes: Any = METHODS[record.method].learner.takes
+        with suppress(RclCpbError):  # it has fields that are gone
+            config = takes.from_json(config).as_json()
+    if not config.get("grow"):  # its size may be that of a run that grew, seed by seed
+        config = {name: value for name, value in config.items() if name != "hidden"}
+    names = ("scenario", "method", "version")
+    return config | {name: getattr(record, name) for name in names}
+
+
+def origin(record: Record) -> str:
+    """Where a row's numbers are from; those of an older version of the method say so."""
+    old = record.version != core.VERSION
+    return f"recorded, version {record.version}" if old else "recorded"
+
+
 def summary(records: list[Record], searched: int = 0) -> tuple[str, ...]:
     """One method's row of the table; `searched` runs found its settings."""
+    of_one_kind(records)
     r = records[0]
     sizes = [record.hidden[-1] for record in records if record.hidden[-1]]
     final = np.mean(sizes, axis=0) if sizes else np.zeros(0)  # not every method has a size
     return (
         r.scenario,
         r.method,
-        "recorded",
+        origin(r),
         spread([100 * core.average_accuracy(r.accuracy) for r in records]),
         spread([100 * metrics.forgetting(r.accuracy) for r in records], 1),
         str([round(n) for n in final]) if sizes else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kills", type=int, default=20, help="how often the kill -9 test kills its runs"
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the attack counted, if it was run."""
+    ended = [*terminalreporter.stats.get("passed", []), *terminalreporter.stats.get("failed", [])]
+    properties = [pair for report in ended for pair in getattr(report, "user_properties", [])]
+    counted = {text: json.loads(text) for name, text in properties if name == "attack"}
+    if counted:
+        from attack.outcomes import table
+
+        terminalreporter.section("the attack")
+        for line in table([*counted.values()]):
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,7 +14,7 @@ from scipy.stats import t as student
 from scipy.stats import ttest_1samp
 
 import rclcpb_core as core
-from rclcpb.presets import PAIRS, SCENARIOS
+from rclcpb.presets import METHODS, PAIRS, SCENARIOS
 from rclcpb.records import Record, load_records
 from rclcpb.tables import by_seed
 
@@ -67,18 +67,30 @@ class Difference(NamedTuple):
         return self.adjusted < 0.05
 
 
+FURTHER = ("natural", "memoryless")  # families of methods that are ours alone
+
+
 def differences(results: Path) -> list[Difference]:
-    """All pairs with three or more seeds: of the registry, then each in its own settings."""
-    pairs = [(name, *pair) for name in SCENARIOS for pair in PAIRS]
+    """About the paper's method: pairs of the registry, then each method in its own settings."""
+    ours = [pair for pair in PAIRS if METHODS[pair[0]].family not in FURTHER]
+    pairs = [(name, *pair) for name in SCENARIOS for pair in ours]
     pairs += [(name, *own_pair(name)) for name in OWN]
     return tested(results, pairs)
 
 
+def further(results: Path) -> list[Difference]:
+    """About what goes beyond the paper, corrected by themselves: another question."""
+    ours = [pair for pair in PAIRS if METHODS[pair[0]].family in FURTHER]
+    ours.append(("rcl-cpb-memoryless", "rcl-cpb"))
+    return tested(results, [(name, *pair) for name in SCENARIOS for pair in ours])
+
+
 def tested(results: Path, pairs: Sequence[tuple[str, str, str]]) -> list[Difference]:
     """Those of the pairs (scenario, a, b) that have three seeds or more, corrected for all."""
-    found = []
+    found, asked = [], {(name, m) for name, a, b in pairs for m in (a, b)}
+    of = {(name, m): by_seed(results, name, m) for name, m in asked}
     for name, a, b in pairs:
-        x, y = by_seed(results, name, a), by_seed(results, name, b)
+        x, y = of[name, a], of[name, b]
         points = [x[seed] - y[seed] for seed in sorted(set(x) & set(y))]
         if len(points) > 2:
             p = float(ttest_1samp(points, 0).pvalue) if np.ptp(points) else float(not points[0])
@@ -102,7 +114,8 @@ def holm(p: Sequence[float]) -> list[float]:
 def findings(results: Path) -> list[str]:
     """What the recorded runs say: a sentence each, and none where records are missing."""
     tests = differences(results)
-    sentences = (_reached(results), over_vcl(tests), own_settings(tests), _over_stored(tests))
+    sentences = [_reached(results), over_vcl(tests), own_settings(tests), _over_stored(tests)]
+    sentences += [beyond(results, family) for family in FURTHER]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -175,3 +188,26 @@ def _over_stored(tests: Sequence[Difference]) -> str:
         f" ({most.scenario})"
         + (f"; that does not stand on {' and '.join(not_there)}." if not_there else ".")
     )
+
+
+BEYOND = {
+    "natural": "With natural-gradient steps in place of Adam's, beyond the paper, RCL-CPB reaches",
+    "memoryless": "With such steps and no stored image at all, it reaches",
+}
+
+
+def beyond(results: Path, family: str) -> str:
+    """Where a family of ours is recorded: its accuracy, VCL's, and that of the paper's method."""
+    places = []
+    for name in SCENARIOS:
+        found = {m: load_records(results, name, m) for m in (f"rcl-cpb-{family}", "rcl-cpb")}
+        if not all(found.values()):
+            continue
+        (mean, neurons), (before, size) = map(_ends, found.values())
+        fixed = load_records(results, name, f"vcl-{family}")
+        words = (
+            f"{name} {mean:.1f} % at {neurons:.0f} neurons (RCL-CPB {before:.1f} % at {size:.0f}"
+        )
+        words += f"; VCL with the same steps {_ends(fixed)[0]:.1f} %)" if fixed else ")"
+        places.append(words)
+    return f"{BEYOND[family]} {', '.join(places)}." if places else ""

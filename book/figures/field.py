@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable, Sequence
-from itertools import combinations, pairwise
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 import rclcpb_core as core
 from rclcpb import metrics
@@ -37,6 +37,7 @@ VARIANTS = {
     "ta-smnist": ("ewc,mask=all", "er,final_steps=0", "der++,final_steps=0", "icarl,final_steps=0"),
 }
 UPDATES: dict[str, tuple[Callable, ...]] = {  # the lines that make a method what it is
+    "finetune": (plain.PlainMethod.step,),
     "joint": (plain.Joint.take,),
     "er": (replay.ER.loss,),
     "der++": (replay.DERpp.loss,),
@@ -75,6 +76,11 @@ def accuracies(records: Sequence[Record]) -> list[float]:
 def ranked(of: dict[str, list[Record]]) -> list[str]:
     """Methods, the best mean first."""
     return sorted(of, key=lambda m: -np.mean(accuracies(of[m])))
+
+
+def rivals(of: dict[str, list[Record]]) -> list[str]:
+    """Best first, without joint training: that keeps everything."""
+    return [m for m in ranked(of) if m != "joint"]
 
 
 def title(label: str) -> str:
@@ -190,15 +196,19 @@ def costs(found: Found, limit: float | None = None) -> Figure:
             held = np.mean([bytes_held(r) for r in records]) / 1000
             inside = limit is None or held <= limit
             look = {"color": COLOUR[method], "alpha": 1 if inside else 0.15, "ms": 6}
-            x = np.mean([r.parameters for r in records])
+            x = np.mean([r.parameters for r in records]) / 1000
             left.semilogx(x, accuracy, MARKER[method], mec=INK, mew=0.3, **look)
             right.plot(held, accuracy, MARKER[method], mec=INK, mew=0.3, **look)
         right.set_xscale("symlog", linthresh=10)
         right.set_xlim(-1, None)
+        for axis, subs in ((left.xaxis, (1, 2, 5)), (right.xaxis, (1,))):
+            axis.set_major_locator(LogLocator(subs=subs) if subs[1:] else axis.get_major_locator())
+            axis.set_major_formatter("{x:,.0f}")
+            axis.set_minor_formatter(NullFormatter())
         if limit is not None:
             right.axvline(limit, color=INK, ls="--", lw=1)
         left.set(title=name, ylabel="accuracy, %")
-    axes[-1][0].set_xlabel("parameters")
+    axes[-1][0].set_xlabel("thousands of parameters")
     axes[-1][1].set_xlabel("kB held while learning")
     seen = [m for m in METHODS if any(m in of for of in found.values())]
     marks = [
@@ -232,12 +242,10 @@ def gaps(tests: Sequence[Difference]) -> Figure:
         ax.set_yticks(range(len(of)), [LABEL[d.a] for d in of], fontsize=8)
         ax.set(title=name, ylim=(len(of) - 0.4, -0.6))
         ax.set_xscale("symlog", linthresh=2)
+        ax.xaxis.set_major_formatter("{x:+.0f}")
         ax.grid(axis="x", color="#e4e4e4")
     fig.supxlabel(f"points above {LABEL[tests[0].b]} (linear up to 2)", size=10)
     return fig
-
-
-# ------------------------------------------------------------------------------ in words
 
 
 def standing(found: Found, method: str) -> list[str]:
@@ -245,7 +253,7 @@ def standing(found: Found, method: str) -> list[str]:
     lines = []
     for name, of in found.items():
         if method in of:
-            order = [m for m in ranked(of) if m != "joint"]
+            order = rivals(of)
             place, before = order.index(method), [LABEL[m] for m in order[: order.index(method)]]
             behind = f", behind {', '.join(before)}" if before else ""
             lines.append(
@@ -253,21 +261,3 @@ def standing(found: Found, method: str) -> list[str]:
                 f" {np.mean(accuracies(of[method])):.2f} %{behind}."
             )
     return lines
-
-
-def quotes(found: Found) -> list[tuple[str, str, float, float]]:
-    """(scenario, method, here, quoted) where the paper quotes another's number."""
-    return [
-        (name, m, float(np.mean(accuracies(of[m]))), row.accuracy)
-        for name, of in found.items()
-        for m in of
-        if m in OTHERS and (row := printed(name, m)) is not None and row.source != "own"
-    ]
-
-
-def undecided(results: Path, found: Found, name: str) -> list[tuple[str, str]]:
-    """Neighbours in the order that their seeds do not tell apart."""
-    order = ranked(found[name])
-    tests = tested(results, [(name, a, b) for a, b in combinations(order, 2)])
-    told = {(d.a, d.b): d.stands for d in tests}
-    return [pair for pair in pairwise(order) if not told.get(pair, False)]

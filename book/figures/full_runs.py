@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from rclcpb.paper import PaperRow
 from rclcpb.presets import METHODS
 
-from .evidence import OWN, Difference
+from .evidence import FURTHER, OWN, Difference
 from .style import BLUE, COLOUR, GREY, INK, LABEL, MARKER, WIDTH, end_labels, matrix
 
 __all__ = ["OWN", "forest", "network_sizes", "record_frame", "scenario_dots"]
@@ -24,7 +24,8 @@ def scenario_dots(
     """A panel a scenario, a row a method: every seed a dot, the paper's a diamond."""
     methods = [m for m in METHODS if any(m in of for of in found.values())]
     rows = -(-len(found) // 2)
-    fig, axes = plt.subplots(rows, 2, figsize=(WIDTH, 0.7 + 2.3 * rows), sharey=True, squeeze=False)
+    size = (WIDTH, 0.7 + (0.5 + 0.3 * len(methods)) * rows)
+    fig, axes = plt.subplots(rows, 2, figsize=size, sharey=True, squeeze=False)
     for ax, name in zip(axes.flat, found, strict=False):
         for y, method in enumerate(methods):
             _row_of_dots(ax, y, found[name].get(method, ()), method)
@@ -48,6 +49,7 @@ def scenario_dots(
 def _row_of_dots(ax: Axes, y: float, values: Sequence[float], method: str) -> None:
     """Every seed a dot, the mean a short upright line with its number."""
     if not len(values):
+        ax.text(0.02, y, "not run", transform=ax.get_yaxis_transform(), va="center", fontsize=8)
         return
     shift = np.linspace(-0.14, 0.14, len(values)) if len(values) > 1 else [0.0]
     ax.plot(
@@ -128,6 +130,8 @@ def about(difference: Difference) -> str:
     words["coreset-only"] = "RCL-CPB+ minus stored images alone"
     if "," in difference.a + difference.b:
         return "RCL-CPB minus VCL, each in settings of its own"
+    if METHODS[difference.a].family in FURTHER:
+        return f"{LABEL[difference.a]} minus {LABEL[difference.b]}"
     name = difference.b.removesuffix("-plus")
     return words.get(name, f"{LABEL[difference.a]} minus {LABEL[difference.b]}")
 

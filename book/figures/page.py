@@ -11,6 +11,8 @@ from typing import Any
 from IPython.display import display
 from matplotlib.figure import Figure
 
+from rclcpb import records
+from rclcpb.files import RclCpbError
 from rclcpb.images import Images, data_root, load_images
 from rclcpb.presets import SMALL, make_scenario
 from rclcpb.records import Record
@@ -20,9 +22,23 @@ from rclcpb.tables import format_table
 from .style import next_number
 from .vector import picture
 
-# The recorded runs: beside this folder, in the repository and in an installed copy alike.
-RESULTS = Path(os.environ.get("RCLCPB_RESULTS") or Path(__file__).parents[1] / "results")
 SOURCES = ("computed here", "recorded run", "paper's number", "drawing")
+
+
+def results(here: Path) -> Path:
+    """The recorded runs: the folder $RCLCPB_RESULTS, `here` or above it; else the book's own."""
+    if not (given := os.environ.get("RCLCPB_RESULTS")):
+        return records.RESULTS
+    for folder in (here, *here.parents):  # a notebook's folder is not where Jupyter started
+        if (folder / given).is_dir():
+            return folder / given
+    raise RclCpbError(
+        f"RCLCPB_RESULTS names {given}, which is no folder in {here} or above: record something"
+        f" there first (rclcpb run ta-smnist-5k --out {given}), or unset it to see the book's runs."
+    )
+
+
+RESULTS = results(Path.cwd())
 
 
 class Page:

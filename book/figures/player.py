@@ -71,15 +71,26 @@ def slider(
         label = labels[k] if k < len(labels) else ""
         sizes.add(tuple(frame.get_size_inches()))
         each.append(picture(frame, f"{alt}: {label}", DENSITY, LARGEST_FRAME))
-    if len(each) != len(labels) or not each:
-        raise ValueError(f"{len(each)} frames, {len(labels)} labels: one each.")
     if len(sizes) > 1:
         raise ValueError("frames of different sizes jump: draw them with one figsize.")
     caption = numbered("Figure", caption, source)
-    parts = _player_parts(each, labels, alt, start % len(each))
-    parts |= {"SPEED": str(speed), "CAPTION": under(caption)}
     words = f"[player: {alt}; {len(labels)} frames] {caption}"
-    display(Page(_fill(PLAYER, parts), words))
+    display(Page(player(each, labels, alt, caption, start, speed), words))
+
+
+def player(
+    frames: Sequence[str],
+    labels: Sequence[str],
+    alt: str,
+    caption: str,
+    start: int = 0,
+    speed: int = 900,
+) -> str:
+    """Markup of frames that are markup themselves; the caption has its number already."""
+    if len(frames) != len(labels) or not frames:
+        raise ValueError(f"{len(frames)} frames, {len(labels)} labels: one each.")
+    parts = _player_parts(frames, labels, alt, start % len(frames))
+    return _fill(PLAYER, parts | {"SPEED": str(speed), "CAPTION": under(caption)})
 
 
 def _player_parts(

@@ -80,7 +80,7 @@ def size_against_accuracy(
             neurons = [sum(size) for _, size in entries]
             accuracy = [a for a, _ in entries]
             ax.plot(neurons, accuracy, marker, color=colour, alpha=0.45, mec="white", mew=0.4)
-            means.append((np.mean(neurons), np.mean(accuracy), f"{value:g}"))
+            means.append((float(np.mean(neurons)), float(np.mean(accuracy)), f"{value:g}"))
         ax.plot(
             *np.array([m[:2] for m in means]).T,
             color=colour,
@@ -88,29 +88,36 @@ def size_against_accuracy(
             marker=marker,
             ls="-" if not down else "--",
         )
-        heights = [accuracy for _, accuracy, _ in means]
-        for i, (neurons, accuracy, text) in enumerate(means):
-            dip = down or accuracy < max(heights[max(0, i - 1) : i + 2])  # the line goes above it
-            place, side = ((9, -11), "left") if down else ((0, -15 if dip else 8), "center")
-            if i == 0 and not down:
-                place, side = (-7, -3), "right"
-            ax.annotate(
-                text,
-                (neurons, accuracy),
-                xytext=place,
-                textcoords="offset points",
-                ha=side,
-                color=colour,
-                fontsize=9,
-                zorder=5,
-                bbox={"fc": "white", "ec": "none", "pad": 0.6, "alpha": 0.8},
-            )
+        _label_values(ax, means, colour, down)
     _log_ticks(ax)
     ax.set(xlabel="neurons after the last task, both layers")
     ax.set_ylabel("average accuracy, %")
     ax.margins(y=0.12)
     ax.legend(loc="lower right")
     return fig
+
+
+def _label_values(
+    ax: Axes, means: Sequence[tuple[float, float, str]], colour: str, down: bool
+) -> None:
+    """The swept value beside each mean, where no line runs."""
+    heights = [accuracy for _, accuracy, _ in means]
+    for i, (neurons, accuracy, text) in enumerate(means):
+        dip = down or accuracy < max(heights[max(0, i - 1) : i + 2])  # the line goes above it
+        place, side = ((9, -11), "left") if down else ((0, -15 if dip else 8), "center")
+        if i == 0 and not down:
+            place, side = (-7, -3), "right"
+        ax.annotate(
+            text,
+            (neurons, accuracy),
+            xytext=place,
+            textcoords="offset points",
+            ha=side,
+            color=colour,
+            fontsize=9,
+            zorder=5,
+            bbox={"fc": "white", "ec": "none", "pad": 0.6, "alpha": 0.8},
+        )
 
 
 def _log_ticks(ax: Axes) -> None:

@@ -21,13 +21,16 @@ ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "rclcpb_core.py"
 PACKAGE = sorted((ROOT / "rclcpb").rglob("*.py"))
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("*.py"))
+FIGURES = sorted((ROOT / "book").glob("*.py")) + sorted((ROOT / "book/figures").glob("*.py"))
 OURS = [CORE, *PACKAGE]
+CODE = [*OURS, *BENCHMARKS, *FIGURES]
 
 # Who may import whom: each name those above it, and nothing below it. A new file gets a line.
 ORDER = (
     "rclcpb",  # the version, and nothing else
     # what the method stands on, and what knows nothing of it
     "rclcpb.files",
+    "rclcpb.stopping",
     "rclcpb.settings",
     "rclcpb.checks",
     "rclcpb.distort",
@@ -41,6 +44,7 @@ ORDER = (
     "rclcpb.paper",
     "rclcpb.method",
     "rclcpb.memory",
+    "rclcpb.machine",
     "rclcpb.kept",
     "rclcpb.resume",
     "rclcpb_core",
@@ -62,6 +66,7 @@ ORDER = (
     "rclcpb.intake",
     "rclcpb.growing",
     "rclcpb.estimator",
+    "rclcpb.streams",
     "rclcpb.opened",
     "rclcpb.writers",
     "rclcpb.export",
@@ -235,7 +240,7 @@ def private_uses(path: Path) -> list[str]:
     return [use for use in bad if use not in DOCUMENTED]
 
 
-@pytest.mark.parametrize("path", [*OURS, *BENCHMARKS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", CODE, ids=lambda path: path.name)
 def test_nothing_private_of_another_library_is_used(path: Path) -> None:
     """The next version of the library may not have it."""
     assert private_uses(path) == []
@@ -259,7 +264,7 @@ def test_private_uses_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert len(private_uses(path)) == count, text
 
 
-@pytest.mark.parametrize("path", [*OURS, *BENCHMARKS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", CODE, ids=lambda path: path.name)
 def test_no_file_that_is_read_can_run_code(path: Path) -> None:
     """Pickle can; a record, a checkpoint or a kept network may come from a stranger."""
     modules = {module.split(".")[0] for module, _ in imported(path)}
@@ -283,12 +288,12 @@ def test_the_method_is_read_in_a_thousand_lines() -> None:
     assert lines(CORE) <= 1000
 
 
-@pytest.mark.parametrize("path", PACKAGE, ids=module_name)
-def test_a_file_of_the_package_has_one_job(path: Path) -> None:
+@pytest.mark.parametrize("path", [*PACKAGE, *FIGURES], ids=lambda path: path.name)
+def test_a_file_has_one_job(path: Path) -> None:
     assert lines(path) <= 300
 
 
-@pytest.mark.parametrize("path", [*OURS, *BENCHMARKS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", CODE, ids=lambda path: path.name)
 def test_a_function_fits_on_a_screen(path: Path) -> None:
     functions = [
         node
@@ -297,6 +302,36 @@ def test_a_function_fits_on_a_screen(path: Path) -> None:
     ]
     long = {f.name: n for f in functions if (n := (f.end_lineno or 0) - f.lineno + 1) > 40}
     assert long == {}
+
+
+def telling(path: Path) -> list[tuple[int, str]]:
+    """A file's lines but blank ones, comments, imports and lone brackets."""
+    folded = (
+        (n, " ".join(line.split())) for n, line in enumerate(path.read_text("utf-8").split("\n"))
+    )
+    dull = ("#", "import ", "from ")
+    return [(n + 1, x) for n, x in folded if re.search(r"\w", x) and not x.startswith(dull)]
+
+
+def repeated(paths: list[Path], run: int = 6) -> list[list[str]]:
+    """Where runs of lines stand that stand elsewhere, too."""
+    places: dict[tuple[str, ...], list[str]] = {}
+    for path in paths:
+        found = telling(path)
+        for i in range(len(found) - run + 1):
+            words = tuple(line for _, line in found[i : i + run])
+            places.setdefault(words, []).append(f"{path.name}:{found[i][0]}")
+    return [where for where in places.values() if len(where) > 1]
+
+
+def test_no_six_lines_stand_twice(tmp_path: Path) -> None:
+    """In the whole tree, tests included; what does the same is one function."""
+    everywhere = [CORE, *(p for room in ("rclcpb", *ROOMS) for p in (ROOT / room).rglob("*.py"))]
+    assert repeated([p for p in everywhere if "_build" not in p.parts]) == []
+    once, again = tmp_path / "once.py", tmp_path / "again.py"
+    once.write_text("a = 1\n\nb = 2\nc = 3\n# why\nd = 4\ne = 5\nf = 6\n")
+    again.write_text("def g():\n    a = 1\n    b = 2\n    c = 3\n    d = 4\n    e = 5\n    f = 6\n")
+    assert repeated([once, again]) == [["once.py:1", "again.py:2"]]
 
 
 # ------------------------------------------------------------------------- the formatter

@@ -17,7 +17,6 @@ import rclcpb
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-REQUIRE_TIMEOUT = "custom.github-workflows-require-timeout"
 LISTS = ("dependencies", "book", "dev", "cluster")
 
 # Folders of somebody's machine and settings of somebody's registry; written so that the
@@ -92,6 +91,24 @@ def test_a_chapter_elsewhere_needs_no_notebook_software() -> None:
     assert {"ipywidgets", "jupyterlab", "jupyter-book"}.isdisjoint(requirements("dependencies"))
 
 
+# What Colab brought in August 2026, with Python 3.13; tyro, which it lacks, pip adds.
+COLAB = {
+    "torch": "2.11.0",
+    "numpy": "2.1.0",
+    "matplotlib": "3.10.0",
+    "mlxtend": "0.23.4",
+    "torchvision": "0.26.0",
+}
+
+
+def test_a_chapter_in_colab_replaces_nothing_that_is_there() -> None:
+    """Neither the method's own packages nor those that the figures import."""
+    wanted = {**requirements("dependencies"), **requirements("book")}
+    assert {name for name in COLAB if COLAB[name] not in wanted[name].specifier} == set()
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    assert "3.13" in SpecifierSet(project["requires-python"])
+
+
 def test_environment_asks_for_what_pip_would() -> None:
     entries = yaml.safe_load(read("environment.yml"))["dependencies"]
     conda = {r.name: r for r in map(Requirement, entries[:-1])}
@@ -129,7 +146,7 @@ def check_schema(schema: str, *paths: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_workflows_follow_their_schema(tmp_path: Path) -> None:
-    assert {path.stem for path in WORKFLOWS} == {"test", "publish"}
+    assert {path.stem for path in WORKFLOWS} == {"test", "publish", "weekly"}
     for schema in (
         "vendor.github-workflows",
         "custom.github-workflows-require-timeout",
@@ -143,7 +160,8 @@ def test_workflows_follow_their_schema(tmp_path: Path) -> None:
 
 def test_workflows_run_the_two_commands_on_the_oldest_python() -> None:
     oldest = tomllib.loads(read("pyproject.toml"))["project"]["requires-python"]
-    for path, command in zip(WORKFLOWS, ("make book", "make test-all"), strict=True):
+    commands = ("make book", "make test-all", "make links")
+    for path, command in zip(WORKFLOWS, commands, strict=True):
         jobs = yaml.safe_load(path.read_text())["jobs"].values()
         steps = [step for job in jobs for step in job["steps"]]
         assert command in [step.get("run") for step in steps]
@@ -206,6 +224,20 @@ def test_citation_follows_its_schema() -> None:
     assert result.returncode == 0, result.stdout
 
 
+def test_the_page_of_the_method_quotes_the_core() -> None:
+    """Algorithm 1 as code: every line of it stands there, and Eq. 8 is taken from it whole."""
+    core = [" ".join(line.split()) for line in read("rclcpb_core.py").splitlines()]
+    page = read("book/method.md")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    quoted = [" ".join(line.split()) for block in blocks for line in block.splitlines()]
+    assert len(blocks) > 10
+    assert [line for line in quoted if not any(line in there for there in core)] == []
+    for name in ("eq8", "adam"):
+        assert f":pyobject: {name}\n" in page and any(
+            line.startswith(f"def {name}(") for line in core
+        )
+
+
 def test_readme_names_what_is_there() -> None:
     readme = read("README.md")
     layout = readme.partition("## Layout")[2].partition("```")[2].partition("```")[0]
@@ -215,6 +247,32 @@ def test_readme_names_what_is_there() -> None:
     targets = set(re.findall(r"\bmake ([a-z-]+)\b", readme))
     rules = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
     assert {"book", "test", "lab"} <= targets <= rules
+
+
+def test_contributing_names_every_room_in_order() -> None:
+    """Those that import nothing of ours may stand where they are best read."""
+    rooms = read("CONTRIBUTING.md").partition("## The rooms")[2].split("```")[1]
+    named = re.findall(r"^  (\w+)(?:\.py|/) +\S", rooms, re.MULTILINE)
+    there = {path.stem for path in (ROOT / "rclcpb").iterdir() if path.suffix == ".py"}
+    assert len(named) == len(set(named))
+    assert set(named) == (there | {"methods"}) - {"__init__"}
+
+
+def test_contributing_says_where_things_are() -> None:
+    """Every name in its table of changes and every file it speaks of is there."""
+    text = read("CONTRIBUTING.md")
+    files = set(re.findall(r"`([\w/]+\.(?:py|md))`", text))
+    assert len(files) > 4 and [name for name in files if not (ROOT / name).exists()] == []
+    table = text.partition("## Where to change what")[2].partition("`tests/test_changes.py`")[0]
+    places = [row.split("|")[2] for row in table.splitlines() if row.startswith("| ")][1:]
+    assert len(places) == 8
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "rclcpb").rglob("*.py"))
+    source += read("rclcpb_core.py")
+    for name in re.findall(r"`([\w.]+)`", "".join(places)):
+        last = name.removesuffix(".py").split(".")[-1]
+        assert (ROOT / name).exists() or re.search(rf"(?:def |class |^){last}\b", source, re.M), (
+            name
+        )
 
 
 @pytest.mark.parametrize("folder", ["work", "root", "tmp", "home", "opt"])

@@ -47,7 +47,7 @@ def test_a_record_of_other_settings_is_refused_and_kept(command: Any, tmp_path: 
     command("run", "ta-smnist-5k", *SMALL)
     before = files(tmp_path)
     code, _, err = command("run", "ta-smnist-5k", *SMALL, "--gamma", "0.7")
-    assert code == 2 and "other settings (gamma)" in err and "--out" in err
+    assert code == 2 and "other settings (gamma: " in err and "--out" in err
     assert one_line(err) and files(tmp_path) == before
     code, _, _ = command("run", "ta-smnist-5k", *SMALL, "--gamma", "0.7", "--out", "b")
     assert code == 0 and (tmp_path / "b/ta-smnist-5k/rcl-cpb-seed0.json").exists()
@@ -112,7 +112,7 @@ def test_a_network_is_kept_and_another_run_starts_from_it(command: Any, tmp_path
     started = load_record(tmp_path / "on/ta-smnist-5k/rcl-cpb-seed0.json")
     assert started.start == jobs.file_sha256(tmp_path / kept)
     code, _, err = command(*on[:-2], "--out", "runs")
-    assert code == 2 and "other settings (start)" in err and one_line(err)
+    assert code == 2 and "other settings (start" in err and one_line(err)
     code, _, err = command(*on[:-3], "none.safetensors", "--out", "off")
     assert code == 2 and "cannot read none.safetensors" in err and one_line(err)
 
@@ -288,7 +288,7 @@ def test_the_script_runs_the_core_once_and_records_what_the_package_does(
         assert word in err
     assert "Traceback" not in err and "seed 1: accuracy after the last task" in out
     lines = out.splitlines()
-    assert any("recorded" in x and "rcl-cpb" in x and x.endswith(" 2") for x in lines)
+    assert any("recorded" in x and "rcl-cpb" in x and x.split()[-2] == "2" for x in lines)
     assert any("paper" in x and "83.8" in x for x in lines)
     assert "not for these 5,000 digits" in out
     code, _, err = command(*args)

@@ -56,7 +56,7 @@ def test_whole_pixels_are_looked_up_where_the_grid_would_read_them() -> None:
 @pytest.mark.parametrize("size", [(5, 9), (28, 28)])
 def test_the_bending_field_is_a_bicubic_interpolation(size: tuple[int, int]) -> None:
     field = torch.randn(3, 2, 4, 4)
-    down, across = (distortions._bicubic(n, field.device) for n in size)
+    down, across = (distortions._bicubic(n, field.device, field.dtype) for n in size)
     whole = F.interpolate(field, size, mode="bicubic", align_corners=True)
     torch.testing.assert_close(down @ field @ across.t(), whole)
 

@@ -50,8 +50,30 @@ def test_embedded_digits_have_their_checksum(digits: Images) -> None:
 def test_npz_is_read_back(tmp_path: Path) -> None:
     images = small_images()
     save(tmp_path, "mnist", images)
-    for a, b in zip(load_images("mnist", tmp_path), images, strict=True):
+    for a, b in zip(load_images("mnist", tmp_path, published=False), images, strict=True):
         assert np.array_equal(a, b) and a.dtype == b.dtype
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "cifar100"])
+def test_what_is_not_the_published_set_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise under the name of MNIST would stand beside the paper's numbers."""
+    made = small_images((32, 32, 3) if "cifar" in name else (28, 28))
+    path = save(tmp_path, name, made)
+    with pytest.raises(RclCpbError, match=f"is not the published {name}: delete it") as caught:
+        load_images(name, tmp_path)
+    assert str(path) in one_sentence(caught.value) and path.exists()
+    monkeypatch.setitem(SHA256, name, made.sha256())  # as if this were the published set
+    load_images(name, tmp_path)
+    with monkeypatch.context() as patch:  # the second time costs no checksum
+        patch.setattr(Images, "sha256", lambda _: pytest.fail("again"))
+        load_images(name, tmp_path)
+    other = made._replace(y_test=made.y_test[::-1].copy())
+    save(tmp_path, name, other)
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(RclCpbError, match="is not the published"):
+        load_images(name, tmp_path)
 
 
 def test_where_images_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +83,7 @@ def test_where_images_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert data_root() == tmp_path
     assert data_root(tmp_path / "own") == tmp_path / "own"
     save(tmp_path, "cifar10", small_images((32, 32, 3)))
-    assert load_images("cifar10").x_train.shape == (40, 32, 32, 3)
+    assert load_images("cifar10", published=False).x_train.shape == (40, 32, 32, 3)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.98, 0.9999])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,24 @@ def test_checksum_of_a_scenario_sees_every_array() -> None:
         ]
     }
     assert len(sums) == 5 and base.sha256() == tiny.scenario().sha256() not in sums
+
+
+def test_a_scenarios_identity_is_more_than_the_bytes_of_its_arrays() -> None:
+    base = tiny.scenario(heads="single")
+    task = base.tasks[0]
+    flat = replace(
+        task, x_train=task.x_train.reshape(48, 4, 9), x_test=task.x_test.reshape(24, 4, 9)
+    )
+    others = [
+        replace(base, heads="multi"),
+        replace(base, scale=2.0),
+        replace(base, tasks=(flat,)),
+        replace(base, tasks=base.tasks[:1]),
+        replace(base, tasks=(replace(task, mirror=False), *base.tasks[1:])),
+    ]
+    found = {one.identity() for one in others}
+    assert len(found) == 5 and base.identity() == tiny.scenario(heads="single").identity()
+    assert base.identity() not in found
 
 
 # --------------------------------------------------------------------- a reader's data

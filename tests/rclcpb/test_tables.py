@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from running import KINDS, one_line
 
+import rclcpb_core as core
+from rclcpb.files import RclCpbError
 from rclcpb.records import Record, record_path, save_record
 from rclcpb.tables import at_a_glance, best_others, format_table, paired, summary, table_rows
 
@@ -86,6 +88,35 @@ def test_seeds_are_compared_pair_by_pair(tmp_path: Path, recorded: Recording) ->
     # +10, -2, +20: mean 28/3, deviation 11.02, t = 1.467 with two degrees of freedom
     assert "+9.33 points, better in 2 of 3 seeds (paired t-test p = 0.28)" in said
     assert paired(tmp_path, "ta-smnist", "rcl-cpb", "rcl-cpb-A") == ""
+
+
+def test_seeds_of_other_settings_are_not_averaged(tmp_path: Path, recorded: Recording) -> None:
+    """A size may differ from seed to seed where another run's was taken: of what does not grow."""
+    first = recorded("rcl-cpb", 0, 0.8)
+    second = recorded("rcl-cpb", 1, 0.9, config=first.config | {"epochs": 7})
+    with pytest.raises(RclCpbError, match=r"seeds 0 and 1 .* other settings \(epochs\)"):
+        table_rows(tmp_path, ["ta-smnist"])
+    with pytest.raises(RclCpbError, match="seed 1 is there 2 times"):
+        summary([second, second])
+    for grow, message in ((True, "hidden"), (False, "")):
+        config = first.config | {"grow": grow}
+        pair = [replace(first, config=config), replace(first, config=config | {"hidden": [9, 9]})]
+        pair[1].seed = 1
+        if message:
+            with pytest.raises(RclCpbError, match=message):
+                summary(pair)
+        else:
+            assert summary(pair)[10] == "2"
+
+
+def test_a_row_of_an_older_version_says_so(
+    tmp_path: Path, recorded: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded("rcl-cpb", 0, 0.8)
+    assert table_rows(tmp_path, ["ta-smnist"])[0][2] == "recorded"
+    monkeypatch.setattr(core, "VERSION", core.VERSION + 1)
+    row = table_rows(tmp_path, ["ta-smnist"])[0]
+    assert row[2] == f"recorded, version {core.VERSION - 1}"
 
 
 def test_a_method_without_sizes_has_none_in_its_row(recorded: Recording) -> None:

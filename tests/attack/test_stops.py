@@ -1,0 +1,130 @@
+"""Runs that are killed, interrupted and cut off from their power: each ends as it would have."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+from outcomes import RIGHT, TRACEBACK, WRONG, Tally
+from power import Disk
+from running import KINDS, content, files, killed_after
+
+from rclcpb.jobs import Job, run_job
+
+pytestmark = pytest.mark.long
+JobMaker = Callable[..., Job]
+KILLS, INTERRUPTS = 200, 50
+KILLED = ("one head", "heads", "plus, one head", "natural, one head", "memoryless, heads")
+
+
+def test_kill_9(tally: Tally, job: JobMaker, tmp_path: Path) -> None:
+    """At random moments; record and network are bit for bit those of a run that was left alone."""
+    rng = random.Random(18)
+    for name in KILLED:
+        whole, killed = (job(KINDS[name], of, epochs=6) for of in ("whole", "killed"))
+        began = time.monotonic()
+        record = content(run_job(whole))
+        network, most = whole.network.read_bytes(), time.monotonic() - began
+        left, kills = KILLS // len(KILLED), 0  # since it was last done
+        while left:
+            killing = killed_after(rng.uniform(0, most), partial(run_job, killed))
+            left, kills = left - killing, kills + killing
+            if not killed.path.exists() and left and rng.random() < 0.7:
+                continue  # killed again before it is done
+            good = content(run_job(killed)) == record
+            good &= killed.network.read_bytes() == network
+            for _ in range(kills):
+                tally.add(RIGHT if good else WRONG, name)
+            kills = 0
+            for path in (killed.path, killed.network):
+                path.unlink()
+        assert not files(killed.path.parent)
+    assert tally.total() == KILLS
+
+
+SET_UP = """
+import sys
+sys.path[:0] = {folders!r}
+import torch
+torch.set_num_threads(1)
+from running import KINDS, Outcome
+kinds = [KINDS[name] for name in {names!r}]
+wholes = [Outcome.of(kind.run(epochs=8)) for kind in kinds]
+"""
+LEARN = "for stage in run: pass"
+GO_ON = """
+assert len(run.stages) == run.method.learned
+print(Outcome.of(run).equals(wholes[{k}]))
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[tuple[Any, Any]]:
+    manager, client = start_new_kernel(kernel_name="python3")
+    yield manager, client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def executed(client: Any, code: str) -> tuple[str, str]:
+    """What a cell printed, and the name of its error."""
+    said: list[str] = []
+
+    def hear(message: Any) -> None:
+        if message["msg_type"] == "stream" and message["content"]["name"] == "stdout":
+            said.append(message["content"]["text"])
+
+    reply = client.execute_interactive(code, output_hook=hear, timeout=120)
+    return "".join(said).strip(), reply["content"].get("ename", "")
+
+
+def test_ctrl_c_in_a_kernel(tally: Tally, kernel: Any) -> None:
+    """As the stop button does it; the same learner goes on, in the next cell."""
+    manager, client = kernel
+    here = Path(__file__).resolve().parents[1]
+    names = ["one head", "heads", "natural, one head"]
+    _, error = executed(client, SET_UP.format(folders=[str(here), str(here.parent)], names=names))
+    assert not error, error
+    rng, most = random.Random(18), 0.5
+    while tally.total() < INTERRUPTS:
+        k = rng.randrange(len(names))
+        executed(client, f"run = kinds[{k}].run(epochs=8)")
+        asked = client.execute(LEARN)
+        time.sleep(rng.uniform(0, most))
+        manager.interrupt_kernel()
+        reply = client.get_shell_msg(timeout=60)
+        while reply["parent_header"].get("msg_id") != asked:
+            reply = client.get_shell_msg(timeout=60)
+        if reply["content"]["status"] == "ok":
+            most = max(0.05, 0.8 * most)  # it was done already
+            continue
+        assert reply["content"]["ename"] in ("KeyboardInterrupt", "Stopped"), reply["content"]
+        said, error = executed(client, GO_ON.format(k=k))
+        outcome = RIGHT if said.endswith("True") else TRACEBACK if error else WRONG
+        tally.add(outcome, f"{names[k]}: {said} {error}")
+
+
+def test_power_cuts(
+    tally: Tally, job: JobMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after every call that a disk is asked for, on two kinds of disk."""
+    for name in ("one head", "heads", "natural, one head"):
+        folder = tmp_path / "disk" / name
+        folder.mkdir(parents=True)
+        todo = job(KINDS[name], f"disk/{name}/new", epochs=2)
+        with Disk(folder) as disk:
+            record = content(run_job(todo))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", lambda _: None)  # which takes its time
+            for state in disk.states:
+                state.restore(folder)
+                good = content(run_job(todo)) == record
+                tally.add(RIGHT if good else WRONG, f"{name}, {state.moment}")
+    assert tally.total() > 60
