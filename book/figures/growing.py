@@ -26,6 +26,8 @@ from .style import (
     end_labels,
 )
 
+MOST = 48  # marks of a panel
+
 
 def class_activations(
     layers: Sequence[Sequence[Any]], gamma: float, tasks: Sequence[str]
@@ -41,8 +43,9 @@ def class_activations(
         top = 1.05 * max(float(np.asarray(phi).max()) for phi in layers[k])
         ax.fill_between([0, top], [-gamma, top - gamma], [gamma, top + gamma], color="#e4e4e4")
         away = np.abs(a - b) > gamma
-        ax.plot(a[~away], b[~away], "s", color=GREY, ms=2.6, alpha=0.6, mew=0)
-        ax.plot(a[away], b[away], "o", color=BLUE, ms=3.2, alpha=0.6, mew=0)
+        drawn = np.arange(len(a)) % -(-len(a) // MOST) == 0
+        ax.plot(a[drawn & ~away], b[drawn & ~away], "s", color=GREY, ms=3, alpha=0.8, mew=0)
+        ax.plot(a[drawn & away], b[drawn & away], "o", color=BLUE, ms=4, alpha=0.8, mew=0)
         ax.set(xlim=(-0.03 * top, top), ylim=(-0.03 * top, top), aspect="equal")
         first, second = tasks[t].split("/")
         ax.set(xlabel=f"for {first}", ylabel=f"for {second}")
@@ -134,7 +137,11 @@ def gamma_frame(
 def growth_shock(sizes: Sequence[int], found: dict[str, Sequence[Sequence[float]]]) -> Figure:
     """Accuracy on the old task right after growing, every draw a dot."""
     fig, ax = plt.subplots(figsize=(WIDTH, 2.9))
-    looks = {"random": (VERMILION, "s", "--", 0.12), "zero": (BLUE, "o", "-", -0.12)}
+    looks = {
+        "random": (VERMILION, "s", "--", 0.15),
+        "zero": (BLUE, "o", "-", 0.0),
+        "none": (GREEN, "D", ":", -0.15),
+    }
     ends = []
     for name, values in found.items():
         colour, marker, style, shift = looks[name]

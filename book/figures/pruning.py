@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -12,11 +15,29 @@ from matplotlib.figure import Figure
 
 from .style import BLUE, EACH, GREEN, INK, ORANGE, PURPLE, VERMILION, WIDTH, end_labels
 
+ORDERS = {  # what says which weights go first
+    "snr": ("SNR", BLUE, "o", "-"),
+    "size": ("|μ| alone", VERMILION, "s", "--"),
+    "shuffled": ("SNR, widths shuffled", PURPLE, "^", "-."),
+    "random": ("at random", INK, "x", ":"),
+}
+OPTIMISERS = {
+    "adam": "Adam",
+    "natural": "natural steps",
+    "natural-strong": "natural, prior counts more",
+}
 BINS = {  # of the SNR after task 1, in the paper's colours, each with a second cue
     "SNR above 10⁻²": (BLUE, "-"),
     "10⁻⁵ to 10⁻²": (ORANGE, "--"),
     "below 10⁻⁵": (GREEN, ":"),
 }
+
+
+def pruning_runs(results: Path, scenario: str) -> list[dict[str, Any]]:
+    """What benchmarks/pruning.py recorded of a scenario; the seeds in order."""
+    path = results / "pruning" / f"{scenario}.jsonl"
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return sorted(map(json.loads, lines), key=lambda run: int(run["seed"]))
 
 
 def adaptations(
@@ -150,3 +171,46 @@ def beta_frame(snr: Sequence[Any], beta: float) -> Figure:
     axes[2].spines[:].set_visible(True)
     axes[2].set_title("layer 1, by pixel", fontsize=9.5)
     return fig
+
+
+def pruning_curves(runs: Sequence[dict[str, Any]], first: str, last: str) -> Figure:
+    """Accuracy against the share of hidden weights that are gone, the mean over seeds.
+
+    A row of panels for after the first task and one for after the last, a column an optimiser.
+    """
+    names = [name for name in OPTIMISERS if any(run["optimiser"] == name for run in runs)]
+    size, stages = (WIDTH, 5.0), {"first": first, "last": last}
+    fig, axes = plt.subplots(2, len(names), figsize=size, sharex=True, sharey=True, squeeze=False)
+    for ax, (stage, name) in zip(axes.flat, product(stages, names), strict=True):
+        mine = [run for run in runs if run["optimiser"] == name]
+        ticks = [f"{100 * share:g}" for share in mine[0]["shares"]]
+        for order, (label, colour, marker, style) in ORDERS.items():
+            curve = 100 * np.mean([run[stage][order] for run in mine], axis=0)
+            ax.plot(curve, color=colour, marker=marker, ls=style, label=label)
+        ax.set_xticks(range(len(ticks)), ticks)
+    for ax, name in zip(axes[0], names, strict=True):
+        ax.set_title(OPTIMISERS[name], fontsize=9.5)
+    for ax, stage in zip(axes[:, 0], stages.values(), strict=True):
+        ax.set_ylabel(f"{stage}: accuracy, %")
+    fig.supxlabel("hidden weights set to zero, %", fontsize=10)
+    lines, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(lines, labels, loc="outside upper center", ncols=4, fontsize=9)
+    return fig
+
+
+def ahead(runs: Sequence[dict[str, Any]], share: float) -> list[str]:
+    """What SNR keeps more than |mu| and than shuffled widths do, after the last task."""
+    told = []
+    for name, title in OPTIMISERS.items():
+        mine = [run for run in runs if run["optimiser"] == name]
+        if not mine:
+            continue
+        place = mine[0]["shares"].index(share)
+        kept = {o: np.array([100 * run["last"][o][place] for run in mine]) for o in ORDERS}
+        gaps = kept["snr"] - kept["size"]
+        told.append(
+            f"{title}: SNR keeps {kept['snr'].mean():.1f} %, |μ| {kept['size'].mean():.1f} %,"
+            f" shuffled widths {kept['shuffled'].mean():.1f} % (SNR ahead of |μ| in"
+            f" {(gaps > 0).sum()} of {len(gaps)} seeds)"
+        )
+    return told
