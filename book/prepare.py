@@ -117,7 +117,8 @@ def growth() -> str:
     caption = "Figure. A run of RCL-CPB on ta-smnist, a dot a neuron, a colour a task that"
     caption += f" brought neurons; before each task some weights start afresh. ({recorded(runs)})"
     words = "A network of two hidden layers that grows over five tasks"
-    return f"{player(*growth_frames(runs[0]), words, caption, speed=1600)}\n"
+    frames, labels = growth_frames(runs[0])
+    return f"{player(frames, labels, words, caption, len(frames) - 1, speed=1600)}\n"
 
 
 def offer_downloads(app: Sphinx, config: Config, generated: Path) -> None:

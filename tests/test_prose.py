@@ -99,7 +99,14 @@ GIVEN = {
     "index.md": {"3.11"},
     "README.md": {"3.11"},
 }
-PAGES = sorted({*KNOWN, *GIVEN, *(p.name for p in BOOK.glob("[0-9A-Z]_*")), "method.md"})
+PAGES = sorted(
+    {
+        *KNOWN,
+        *GIVEN,
+        *(p.name for end in ("ipynb", "md") for p in BOOK.glob(f"*_*.{end}")),
+        "method.md",
+    }
+)
 # chapters of other hands state which numbers are theirs in the same way
 OURS = [name for name in PAGES if not re.match(r"(0[23457]|1[2-9])_|F_", name)]
 
