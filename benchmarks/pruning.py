@@ -129,12 +129,12 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = arguments()
-    torch.set_num_threads(1)
-    path = args.out / f"{args.scenario}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
     configs = {optimiser: settings(args.scenario, optimiser) for optimiser in OPTIMISERS}
     if configs["natural-strong"] == configs["natural"]:
         del configs["natural-strong"]
+    path = args.out / f"{args.scenario}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
     for seed in args.seeds:
         for optimiser, config in configs.items():
             key = {"optimiser": optimiser, "seed": seed, "tasks": args.tasks}

@@ -3,14 +3,16 @@
     python benchmarks/step.py            every library that is installed, some minutes
     python benchmarks/step.py --quick    plain and core only, under 45 seconds
 
-A step is forward, KL, backward and fused Adam on a batch of 256. All methods take turns
-in one process, every turn on fresh random images (on repeated ones the gradients die
-out), and the table has the median of each. With one thread the clock is the process's
-CPU time, so that a busy machine disturbs little. The core's step includes its share of
-the noise that an epoch draws ahead (`FlatPosterior.new_round`, 47 steps an epoch: 12,000
-images). The last line is the core's worst ratio to plain layers: for the MLPs with
-weights drawn and with local reparameterisation, and for the convnet of the CIFAR
-scenarios with weights drawn.
+A step is forward, KL, backward and fused Adam, or the core's natural gradient, on a batch
+of 256. All methods take turns in one process, every turn on fresh random images (on
+repeated ones the gradients die out), and the table has the median of each. With one
+thread the clock is the process's CPU time, so that a busy machine disturbs little. The
+core's step includes its share of the noise that an epoch draws ahead
+(`FlatPosterior.new_round`, 47 steps an epoch: 12,000 images).
+The last line is the core's worst ratio to plain layers: for the MLPs with
+weights drawn and with local reparameterisation, for the convnet of the CIFAR
+scenarios with weights drawn, and for the MLPs with natural-gradient steps. The line
+before it is what a natural step costs in terms of the core's own step with Adam.
 
 The other libraries: `pip install --no-deps -r requirements-bench.txt`.
 """
@@ -38,7 +40,13 @@ import rclcpb_core as core  # noqa: E402
 from rclcpb.fast import FlatPosterior  # noqa: E402
 from rclcpb.method import Samples  # noqa: E402
 
-BATCH, EPOCH, KL_WEIGHT, RATE = 256, 47, 1 / 12_000, 1e-3
+BATCH, EPOCH, KL_WEIGHT, RATE, NATURAL_RATE = 256, 47, 1 / 12_000, 1e-3, 0.02
+CORE = {  # a row of the table: its sampling, and whether its steps are natural
+    "core weight": ("weight", False),
+    "core local": ("local", False),
+    "core natural weight": ("weight", True),
+    "core natural local": ("local", True),
+}
 Step = Callable[[Tensor, Tensor], object]
 
 
@@ -118,13 +126,15 @@ def autograd_step(net: Network, kl: Callable[[Network], Any] | None) -> Step:
     return step
 
 
-def core_step(case: Case, sampling: Any) -> tuple[Step, Callable[[], object]]:
+def core_step(case: Case, sampling: Any, natural: bool) -> tuple[Step, Callable[[], object]]:
     """The core's step, and the drawing of an epoch's noise."""
     settings = core.Config(sampling=sampling).layer_settings()
     net = core.ProgressiveBNN(case.shape(), case.hidden, settings, case.kind == "conv")
     net.add_head(case.classes())
     flat = FlatPosterior(net, [0])
     optimizer = core.adam(flat, RATE, RATE)
+    if natural:
+        optimizer = core.Natural(flat, NATURAL_RATE, NATURAL_RATE, KL_WEIGHT)
     flat.new_round(1000, BATCH)  # places for more steps than any case takes
 
     def step(x: Tensor, y: Tensor) -> None:
@@ -174,9 +184,8 @@ def measure(
     plain.to(memory_format=torch.channels_last)  # the fastest; torchbnn cannot have it
     steps = {"plain": autograd_step(plain, None)}
     pools = {}
-    for sampling in ("weight", "local"):
-        name = f"core {sampling}"
-        steps[name], pools[name] = core_step(case, sampling)
+    for name, (sampling, natural) in CORE.items():
+        steps[name], pools[name] = core_step(case, sampling, natural)
     for name, (linear, conv, kl) in others.items():
         steps[name] = autograd_step(network(case, linear, conv), kl)
 
@@ -214,10 +223,25 @@ def worst_ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
         "mlp-weight": ("mlp", "weight"),
         "mlp-local": ("mlp", "local"),
         "conv": ("conv", "weight"),
+        "natural-weight": ("mlp", "natural weight"),
+        "natural-local": ("mlp", "natural local"),
     }
     return {
         label: max(r["ratio"][f"core {how}"] for r in rows if r["kind"] == kind)
         for label, (kind, how) in kinds.items()
+    }
+
+
+def against_adam(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """A natural step's largest ratio to the core's own with Adam."""
+    cases = {"weight": ("mlp", "weight"), "local": ("mlp", "local"), "conv": ("conv", "weight")}
+    return {
+        label: max(
+            row["ratio"][f"core natural {how}"] / row["ratio"][f"core {how}"]
+            for row in rows
+            if row["kind"] == kind
+        )
+        for label, (kind, how) in cases.items()
     }
 
 
@@ -247,7 +271,7 @@ def main() -> None:
         rows.append(
             {"kind": case.kind, "hidden": list(case.hidden), "milliseconds": times, "ratio": ratio}
         )
-    worst = worst_ratios(rows)
+    worst, natural = worst_ratios(rows), against_adam(rows)
     load = getattr(os, "getloadavg", lambda: (None,))()[0]  # Windows has none
     about = {
         "batch": BATCH,
@@ -258,11 +282,13 @@ def main() -> None:
         "machine": platform.machine(),
         "load": load,
         "worst": worst,
+        "natural/adam": natural,
         "cases": rows,
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(about, indent=1) + "\n")
     print(table(rows))
+    print("natural/adam: " + " ".join(f"{k} {v:.2f}" for k, v in natural.items()))
     print("core/plain: " + " ".join(f"{k} {v:.2f}" for k, v in worst.items()))
 
 

@@ -45,7 +45,7 @@ def above_chance(record: Record) -> list[float]:
 def kl_a_weight(record: Record) -> tuple[float, float] | None:
     """The KL a weight at the end of task 1, and what it was before: (end, start) in nats."""
     config, kl = record.config, record.train_kl[0]
-    if "rho_init" not in config or kl is None or not record.hidden or not record.hidden[0]:
+    if "rho_init" not in config or not kl or not record.hidden or not record.hidden[0]:
         return None
     ratio = config["rho_init"] - math.log(config["prior_var"])
     means = config["mu_scale"] ** 2 / config["prior_var"] if config["mu_init"] == "normal" else 0

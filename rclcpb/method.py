@@ -19,7 +19,6 @@ from rclcpb import checks
 from rclcpb.distort import distort
 from rclcpb.files import RclCpbError
 from rclcpb.scenarios import Scenario
-from rclcpb.settings import checked
 
 Shape: TypeAlias = tuple[int, int, int]  # of an image: channels, height, width
 
@@ -90,8 +89,13 @@ def samples(scenario: Scenario, t: int, split: str = "train", device: Any = "cpu
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Without torch.autocast, whose halves a posterior's widths would not survive."""
+    """Without torch.autocast, whose halves a posterior's widths would not survive.
+
+    Nor with torch.inference_mode, whose tensors cannot learn.
+    """
     with ExitStack() as off:
+        if torch.is_inference_mode_enabled():
+            off.enter_context(torch.inference_mode(False))
         for device in ("cpu", "cuda", "mps", "xpu"):
             if torch.is_autocast_enabled(device):
                 off.enter_context(torch.autocast(device, enabled=False))
@@ -228,7 +232,7 @@ class Method:
         checks.instance("scenario", scenario, Scenario)
         checks.instance("config", config, self.takes)
         self.scenario, self.config = scenario, config
-        self.seed: int = checked("seed", seed, int)
+        self.seed: int = checks.whole("seed", seed)
         self.device = checks.device(device)
 
     def store(self, t: int, data: Samples) -> Samples:

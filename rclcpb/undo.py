@@ -14,6 +14,8 @@ import torch
 from rclcpb.files import RclCpbError
 from rclcpb.method import Method, full_precision
 
+GO_ON = "Nothing of this task has happened: iterate over the run again, and it is learned anew."
+
 
 class _Before(NamedTuple):
     """A run and its method before a task, which can be brought back more than once."""
@@ -63,8 +65,10 @@ def a_whole_task(run: Any) -> Iterator[None]:
         try:
             yield
             turn.before = None  # from here on it has happened
-        except BaseException:
+        except BaseException as error:
             turn.undo()
+            if type(error) is KeyboardInterrupt:
+                error.add_note(GO_ON)
             for hook in run.hooks:
                 hook.on_stop(run)
             raise

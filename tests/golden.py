@@ -6,7 +6,8 @@
 The kernels are fixed, so that every machine with a processor of one maker ends in the same bits.
 Between makers they differ even so: a square root in single precision begins with the
 processor's own estimate, and the estimates differ. A digest that changes says that the numbers
-of recorded runs would change, too: that is a new version of the method.
+of recorded runs would change, too: that is a new version of the method, and nothing is written
+before `VERSION` in the core is another.
 """
 
 import argparse
@@ -121,14 +122,23 @@ def digests() -> dict[str, Any]:
     import torch
 
     from rclcpb import presets
+    from rclcpb_core import VERSION
 
     torch.set_num_threads(1)
-    found: dict[str, Any] = {"arithmetic": arithmetic()}
+    found: dict[str, Any] = {"version": VERSION, "arithmetic": arithmetic()}
     for name, (method, kind, changes) in RUNS.items():
         found[name] = digest(learned(tiny.scenario(**kind), method, tiny.config(**changes)))
     name = "ta-smnist-5k"
     found[name] = digest(learned(presets.make_scenario(name), "rcl-cpb", presets.preset(name)))
     return found
+
+
+def refuse_moved(before: dict[str, Any], found: dict[str, Any]) -> None:
+    """Other digits on a machine that computes alike are another version of the method."""
+    moved = [name for name, run in before.items() if found.get(name, run) != run]
+    if moved and not {"version", "arithmetic"} & set(moved):
+        names = ", ".join(moved)
+        raise SystemExit(f"other digits in {names}: first raise VERSION in rclcpb_core.py")
 
 
 def main() -> None:
@@ -139,8 +149,9 @@ def main() -> None:
     write = cli.parse_args().write
     found = digests()
     if write:
-        golden = json.loads(GOLDEN.read_text()) | {maker(): found}
-        GOLDEN.write_text(json.dumps(golden, indent=1) + "\n")
+        known = json.loads(GOLDEN.read_text())
+        refuse_moved(known.get(maker(), {}), found)
+        GOLDEN.write_text(json.dumps(known | {maker(): found}, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import getpass
 import io
 import json
@@ -20,22 +21,25 @@ import matplotlib.pyplot as plt
 import nbformat
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from PIL import Image
 from sphinx.errors import ConfigError
 
 import rclcpb_core as core
 from rclcpb import runner
 from rclcpb.presets import METHODS, SCENARIOS, make_scenario
-from rclcpb.records import Record, save_record
+from rclcpb.records import Record, load_records, save_record
 from rclcpb.scenarios import Scenario
 
 ROOT = Path(__file__).resolve().parents[1]
 BOOK = ROOT / "book"
 sys.path.insert(0, str(BOOK))
+import downloads  # noqa: E402
+import exercises  # noqa: E402
 import figures  # noqa: E402
 import prepare  # noqa: E402
 import store  # noqa: E402
-from figures import appendix, full_runs, page, player  # noqa: E402
+from figures import appendix, full_runs, growth, page, player, vector  # noqa: E402
 from figures import field as against  # noqa: E402
 
 CHAPTERS = sorted(path.stem for path in BOOK.glob("*.ipynb"))
@@ -99,7 +103,7 @@ def faults(output: Any) -> Iterator[str]:
     if any("widget" in key for key in data):
         yield "a widget in the stored outputs; use figures.live"
     code = "".join(data.get("text/html", ""))
-    if re.search(r"<img(?![^>]*alt=(\"[^\"]|'[^']))", code):
+    if re.search(r"<img(?![^>]*alt=[\"'][^\"'])", code):
         yield "an <img> without alt text"
     if re.search(r"(?:src|href)=\"?https?:", code):
         yield "an output that asks another host for something"
@@ -442,3 +446,68 @@ def test_figures_are_opaque_and_small() -> None:
     picture = Image.open(io.BytesIO(figures.png(fig)))
     assert picture.convert("RGBA").getpixel((0, 0)) == (255, 255, 255, 255)
     assert picture.mode == "P" and not picture.info.get("Software")
+
+
+def test_text_in_figures_is_legible_in_every_methods_colour() -> None:
+    for colour in figures.COLOUR.values():
+        assert vector.contrast(to_rgb(vector.readable(colour))) >= 4.5
+    fig, ax = plt.subplots()
+    ax.text(0, 0, "faint", color="#56B4E9")
+    drawn = figures.picture(fig, "a word")
+    (fill,) = re.findall(r"fill:\s?(#[0-9a-f]{6})[^>]*>faint", drawn)
+    assert vector.contrast(to_rgb(fill)) >= 4.5
+
+
+def test_a_large_figure_is_a_picture_of_twice_the_points() -> None:
+    fig, ax = plt.subplots(figsize=(2, 1))
+    ax.plot(np.random.default_rng(0).normal(size=20_000), "o")
+    code = figures.picture(fig, "many marks", largest=10_000)
+    data = base64.b64decode(re.search(r"base64,([^']+)", code)[1])  # type: ignore[index]
+    wide = int(re.search(r"width='(\d+)'", code)[1])  # type: ignore[index]
+    assert "alt='many marks'" in code and Image.open(io.BytesIO(data)).width == 2 * wide
+
+
+ACCOUNT = r"needs (\d+), shares (\d+), has ([\d.]+) freed and adds (\d+)"
+
+
+def test_the_network_that_grows_is_the_recorded_one() -> None:
+    """A dot a neuron, Eq. 7 in each label, and a frame before and after each growth."""
+    for record in load_records(figures.RESULTS, "ta-smnist", "rcl-cpb"):
+        frames, labels = growth.growth_frames(record)
+        assert len(frames) == len(labels) == 2 * len(record.tasks) - 1
+        outputs = 2 * len(record.tasks)
+        assert frames[-1].count("h0") == sum(record.hidden[-1]) + outputs
+        for label in labels:
+            if account := re.search(ACCOUNT, label):
+                needs, shares, freed, adds = map(float, account.groups())
+                assert adds == core.neurons_to_add(int(needs), int(shares), freed)
+    assert sum("needs" in label for label in labels) == len(record.tasks) - 1
+
+
+# -------------------------------------------------------------- to take along, to teach
+
+
+def test_an_unsolved_notebook_has_no_solution_and_the_same_questions() -> None:
+    for name in CHAPTERS:
+        whole, open_ = read(name), exercises.unsolved(read(name))
+        nbformat.validate(open_)
+        text = "".join(cell.source for cell in open_.cells)
+        assert "Solution" not in text and not any(c.get("outputs") for c in open_.cells)
+        solved = "".join(c.source for c in whole.cells).count("{dropdown} Solution")
+        assert text.count(exercises.ANSWER) == solved
+        code = [c.source for c in open_.cells if c.cell_type == "code"]
+        assert [c for c in code if c != exercises.ANSWER] == [c.source for c in code_cells(name)]
+
+
+def test_a_page_is_printed_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit, match="no download docx: choose from pdf, epub, slides"):
+        downloads.main(["docx"])
+    if not any(map(shutil.which, downloads.BROWSERS)):
+        pytest.skip("no Chromium here")
+    (tmp_path / "page.html").write_text("<h1>One</h1>")
+    monkeypatch.setattr(downloads, "MATHEMATICS", 100)
+    downloads.printed(tmp_path / "page.html", tmp_path / "page.pdf")
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+    monkeypatch.setattr(downloads.shutil, "which", lambda _: None)
+    with pytest.raises(SystemExit, match="No browser to print with"):
+        downloads.printed(tmp_path / "page.html", tmp_path / "page.pdf")

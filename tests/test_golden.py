@@ -11,6 +11,7 @@ from pathlib import Path
 import golden
 import pytest
 
+import rclcpb_core as core
 from rclcpb.presets import preset
 from rclcpb.records import RESULTS, load_record
 
@@ -29,10 +30,23 @@ def test_golden_runs_end_in_the_same_bits() -> None:
         assert {name: found[name] for name in expected} == expected
     else:  # a processor not seen so far: the same structure, and accuracies of the same kind
         for name, seen in known["AuthenticAMD"].items():
-            if name != "arithmetic":
+            if name not in ("version", "arithmetic"):
                 assert found[name]["hidden"] == pytest.approx(seen["hidden"], rel=0.3)
                 mean = sum(seen["accuracy"]) / len(seen["accuracy"])
                 assert sum(found[name]["accuracy"]) / len(seen["accuracy"]) > mean - 25
+
+
+def test_digits_cannot_move_without_a_new_version() -> None:
+    """It counts up by itself as little as a record notices: `--write` asks for it."""
+    before = {"version": 1, "arithmetic": "a", "one": {"sha256": "1"}}
+    golden.refuse_moved(before, before | {"two": {"sha256": "2"}})  # a run more
+    moved = before | {"one": {"sha256": "2"}}
+    with pytest.raises(SystemExit, match="other digits in one: first raise VERSION"):
+        golden.refuse_moved(before, moved)
+    golden.refuse_moved(before, moved | {"version": 2})
+    golden.refuse_moved(before, moved | {"arithmetic": "b"})  # another machine
+    known = json.loads((HERE / "golden.json").read_text())
+    assert {of["version"] for of in known.values()} == {core.VERSION}
 
 
 def test_every_record_loads_and_its_config_is_one_of_today() -> None:

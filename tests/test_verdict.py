@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -61,9 +62,22 @@ def test_quotes_beside_what_is_measured(of: dict[str, list[Record]]) -> None:
     assert "EWC on ta-smnist (+4.2)" in said and verdict.misled({}) == ""
 
 
-def test_what_a_variant_changes(of: dict[str, list[Record]]) -> None:
-    said = verdict.decides(of | {"er,final_steps=0": of["ewc"], "si,mask=all": of["ewc"]})
-    assert said == ["ER with final steps 0: 60.0 % (-20.0 points)."]
+def test_a_setting_is_compared_with_all_else_alike(tmp_path: Path) -> None:
+    def row(accuracy: float, method: str = "ewc", **config: Any) -> str:
+        return json.dumps({"method": method, "config": config, "accuracy": accuracy}) + "\n"
+
+    (tmp_path / "regime").mkdir()
+    (tmp_path / "regime" / "ta-smnist.jsonl").write_text(
+        row(0.5, mask="own", lr=1)
+        + row(0.9, mask="own", lr=2)  # no other with this rate
+        + row(0.2, mask="all", lr=1)
+        + row(0.3, method="er", mask="all", lr=1)
+        + row(0.1, method="vcl", mask="own", lr=1)
+    )
+    assert verdict.tried(tmp_path, "ta-smnist", "mask") == {"ewc": [("all", 20.0), ("own", 50.0)]}
+    said = verdict.searched(tmp_path, "ta-smnist", "mask")
+    assert "mask, on validation data: EWC 20.0 % with all, 50.0 % with own." in said
+    assert verdict.searched(tmp_path, "pmnist", "mask") == ""
 
 
 def test_comparisons_are_counted() -> None:

@@ -49,6 +49,7 @@ def scenario_dots(
 def _row_of_dots(ax: Axes, y: float, values: Sequence[float], method: str) -> None:
     """Every seed a dot, the mean a short upright line with its number."""
     if not len(values):
+        ax.text(0.02, y, "not run", transform=ax.get_yaxis_transform(), va="center", fontsize=8)
         return
     shift = np.linspace(-0.14, 0.14, len(values)) if len(values) > 1 else [0.0]
     ax.plot(

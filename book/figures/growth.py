@@ -60,10 +60,10 @@ def _freed(record: Record, t: int) -> str:
 def _account(record: Record, t: int) -> str:
     """Eq. 7 with this run's numbers, layer 1."""
     shared, added = record.shared[t][0], record.added[t][0]
-    freed = int(core.pruned_neurons(record.pruned[t][0], INPUTS))
+    freed = core.pruned_neurons(record.pruned[t][0], INPUTS)
     required = record.hidden[0][0]
     return (
-        f"layer 1 needs {required}, shares {shared}, has {freed} freed and adds {added};"
+        f"layer 1 needs {required}, shares {shared}, has {freed:.1f} freed and adds {added};"
         f" now {_sizes(record, t)} neurons"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -113,21 +114,39 @@ def against(tests: Sequence[Difference]) -> str:
     )
 
 
-def decides(of: Methods) -> list[str]:
-    """What a variant of a scenario's methods changes, in points."""
-    lines = []
-    for label, records in of.items():
-        method, _, changes = label.partition(",")
-        if changes and method in of:
-            gap = mean(records) - mean(of[method])
-            what = changes.replace("=", " ").replace("_", " ")
-            lines.append(f"{LABEL[method]} with {what}: {mean(records):.1f} % ({gap:+.1f} points).")
-    return lines
+def tried(results: Path, name: str, field: str) -> dict[str, list[tuple[str, float]]]:
+    """Of each method, the values of one setting that the search tried with all else alike.
+
+    Each with its accuracy in per cent, on validation data, lowest first.
+    """
+    path = results / "regime" / f"{name}.jsonl"
+    groups: dict[tuple[str, str], dict[str, float]] = {}
+    for row in map(json.loads, path.read_text("utf-8").splitlines() if path.exists() else []):
+        if row["method"] in OTHERS:
+            rest = {k: v for k, v in row["config"].items() if k != field}
+            group = groups.setdefault((row["method"], json.dumps(rest, sort_keys=True)), {})
+            group[str(row["config"][field])] = 100 * row["accuracy"]
+    found: dict[str, list[tuple[str, float]]] = {}
+    for (method, _), values in groups.items():
+        if len(values) > 1:  # the first such group: the search starts with it
+            found.setdefault(method, sorted(values.items(), key=lambda pair: pair[1]))
+    return found
 
 
-def undecided(results: Path, found: Found, name: str) -> list[tuple[str, str]]:
-    """Neighbours in the order that their seeds do not tell apart."""
+def searched(results: Path, name: str, field: str) -> str:
+    """What one setting decides, in a sentence, from the search."""
+    found = tried(results, name, field)
+    parts = [
+        f"{LABEL[m]} {low:.1f} % with {worse}, {high:.1f} % with {better}"
+        for m, ((worse, low), *_, (better, high)) in found.items()
+    ]
+    what = field.replace("_", " ")
+    return f"{name}, {what}, on validation data: {'; '.join(parts)}." if parts else ""
+
+
+def told_apart(results: Path, found: Found, name: str) -> list[tuple[str, str]]:
+    """Neighbours in the order that their seeds tell apart, among all pairs of a scenario."""
     order = ranked(found[name])
     tests = tested(results, [(name, a, b) for a, b in combinations(order, 2)])
-    told = {(d.a, d.b): d.stands for d in tests}
-    return [pair for pair in pairwise(order) if not told.get(pair, False)]
+    told = {(d.a, d.b) for d in tests if d.stands}
+    return [pair for pair in pairwise(order) if pair in told]

@@ -18,7 +18,10 @@ from bench import load, script
 import rclcpb_core as core
 
 NUMBER = r"(\d+\.\d\d)"
-LAST_LINE = f"core/plain: mlp-weight {NUMBER} mlp-local {NUMBER} conv {NUMBER}"
+LAST_LINE = "core/plain: " + " ".join(
+    f"{name} {NUMBER}"
+    for name in ("mlp-weight", "mlp-local", "conv", "natural-weight", "natural-local")
+)
 
 
 @pytest.fixture
@@ -33,8 +36,14 @@ def reported(printed: str, out: Path) -> dict[str, Any]:
     written = json.loads(out.read_text())
     assert [f"{ratio:.2f}" for ratio in written["worst"].values()] == list(match.groups())
     for case in written["cases"]:
-        assert set(case["ratio"]) == {"plain", "core weight", "core local"}
+        assert set(case["ratio"]) == {"plain", *load("step").CORE}
         assert case["ratio"]["plain"] == 1 and min(case["milliseconds"].values()) > 0
+        ratios = case["ratio"]
+        ours = {k: ratios[f"core natural {k}"] / ratios[f"core {k}"] for k in ("weight", "local")}
+        names = ("weight", "local") if case["kind"] == "mlp" else ("conv",)
+        for name in names:
+            of = ours[name if case["kind"] == "mlp" else "weight"]
+            assert written["natural/adam"][name] >= of - 1e-9
     return written
 
 

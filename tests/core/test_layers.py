@@ -80,6 +80,21 @@ def test_posterior_becomes_prior_makes_kl_exactly_zero(kind: str) -> None:
     assert torch.equal(layer.prior_mu, mu) and torch.equal(layer.prior_rho, rho)
 
 
+def test_what_a_task_taught_counts_as_often_as_is_asked(kind: str) -> None:
+    """Precision new + (s - 1) (new - old), where a task made a weight surer; means stay."""
+    layer = make(kind)
+    mu, new = layer.mu.detach().clone(), (-layer.rho.detach()).exp()
+    layer.prior_rho = (
+        layer.rho.detach().clone()
+        + torch.tensor([0.7, -0.4]).repeat(layer.rho.numel() // 2 + 1)[: layer.rho.numel()]
+    )
+    old = (-layer.prior_rho).exp()
+    layer.posterior_becomes_prior(3.0)
+    expected = torch.where(new > old, 3 * new - 2 * old, new)
+    assert torch.allclose((-layer.prior_rho).exp(), expected, rtol=1e-4)
+    assert torch.equal(layer.prior_mu, mu) and layer.kl().item() == pytest.approx(0, abs=1e-4)
+
+
 # --------------------------------------------------------------------------- sampling
 
 

@@ -25,6 +25,7 @@ from running import (
     small_files,
 )
 
+import rclcpb_core as core
 from rclcpb import checkpoint, runner
 from rclcpb.checkpoint import Checkpoint
 from rclcpb.files import RclCpbError, load_tensors, save_tensors
@@ -160,6 +161,24 @@ def test_time_before_a_stop_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         run = slowly(restored(path, hooks=run.hooks, epochs=3))
     run.hooks = []
     assert next(iter(run)).seconds == pytest.approx(3000.0)
+
+
+def test_stored_samples_are_those_of_the_file_and_not_chosen_again(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another way of choosing, in a later version, has no say in what is stored already."""
+    choose, asked = core.choose_coreset, []
+
+    def reverse(x: torch.Tensor, y: torch.Tensor, *how: Any) -> torch.Tensor:
+        asked.append(len(y))
+        return choose(x, y, *how).flip(0)
+
+    run = restored(saved)
+    before = [chosen.clone() for chosen in run.method.chosen]
+    monkeypatch.setattr(core, "choose_coreset", reverse)
+    run.finish("rcl-cpb")
+    assert len(before) == 2 and len(asked) == 1  # of the third task
+    assert all(map(torch.equal, before, run.method.chosen[:2]))
 
 
 def test_no_file_to_restore(tmp_path: Path) -> None:

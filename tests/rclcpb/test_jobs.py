@@ -330,7 +330,7 @@ def test_the_card_of_a_kept_network_is_all_that_its_user_needs(
     for field in ("scenario", "method", "seed", "data_sha256", "versions"):
         assert card[field] == getattr(record, field)
     for task, promised in zip(scenario.tasks, card["accuracy"], strict=True):
-        pixels = torch.from_numpy(task.x_test).flatten(1) / 255
+        pixels = torch.tensor(task.x_test).flatten(1) / 255
         x = (pixels - card["inputs"]["center"]) / card["inputs"]["scale"]
         answers = core.predict(net, x).probabilities.argmax(1)
         labels = torch.tensor(card["labels"][0])[answers]

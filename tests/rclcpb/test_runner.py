@@ -23,7 +23,7 @@ from running import (
 )
 
 import rclcpb_core as core
-from rclcpb import runner
+from rclcpb import runner, undo
 from rclcpb.files import RclCpbError
 from rclcpb.method import Round
 from rclcpb.records import Stage
@@ -86,6 +86,12 @@ def test_interrupted_before_or_after_any_step_of_a_task(kind: Kind, step: str) -
             stops += 1
     assert stops == 6
     assert Outcome.of(run).equals(Outcome.of(plain))
+
+
+def test_who_is_interrupted_is_told_how_to_go_on() -> None:
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        KINDS["one head"].run([Interrupting()]).learn_task()
+    assert stopped.value.__notes__ == [undo.GO_ON]
 
 
 def test_two_iterators_over_one_run_share_its_tasks() -> None:
