@@ -12,23 +12,21 @@ a run is appended to book/results/pruning/SCENARIO.jsonl; what is there already 
 again.
 """
 
-import argparse
 import copy
 import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from regime import HERE, LastRow, rows_of, same_run
+from regime import LastRow, parser, rows_of, same_run
 from scipy.stats import spearmanr
 from torch import Tensor
 
 import rclcpb_core as core
-from rclcpb.presets import NAMES, make_scenario, preset
+from rclcpb.presets import make_scenario, preset
 from rclcpb.scenarios import Scenario
 
 SHARES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)
@@ -115,20 +113,8 @@ def line(row: dict[str, Any], stage: str, order: str) -> str:
     return f"{row['optimiser']} seed {row['seed']} {stage} {order}: {values}"
 
 
-def arguments() -> argparse.Namespace:
-    cli = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    cli.add_argument("scenario", choices=NAMES)
-    cli.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    cli.add_argument("--tasks", type=int, default=0, help="only the first so many tasks")
-    cli.add_argument("--data-dir", default=None)
-    cli.add_argument("--out", type=Path, default=HERE / "book/results/pruning")
-    return cli.parse_args()
-
-
 def main() -> None:
-    args = arguments()
+    args = parser(__doc__, "pruning", [0, 1, 2]).parse_args()
     configs = {optimiser: settings(args.scenario, optimiser) for optimiser in OPTIMISERS}
     if configs["natural-strong"] == configs["natural"]:
         del configs["natural-strong"]

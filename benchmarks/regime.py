@@ -130,17 +130,21 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
     return f"{mean:5.2f} ± {spread:4.2f} {size} {sum(size)} {seconds:4.0f} s"
 
 
-def arguments() -> argparse.Namespace:
-    cli = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+def parser(about: str | None, folder: str, seeds: list[int]) -> argparse.ArgumentParser:
+    """What every search of a scenario takes."""
+    cli = argparse.ArgumentParser(description=about, formatter_class=argparse.RawTextHelpFormatter)
     cli.add_argument("scenario", choices=NAMES)
-    cli.add_argument("variants", nargs="+")
-    cli.add_argument("--method", default="rcl-cpb", choices=METHODS)
-    cli.add_argument("--seeds", type=int, nargs="+", default=[0])
+    cli.add_argument("--seeds", type=int, nargs="+", default=seeds)
     cli.add_argument("--tasks", type=int, default=0, help="only the first so many tasks")
     cli.add_argument("--data-dir", default=None)
-    cli.add_argument("--out", type=Path, default=HERE / "book/results/regime")
+    cli.add_argument("--out", type=Path, default=HERE / "book/results" / folder)
+    return cli
+
+
+def arguments() -> argparse.Namespace:
+    cli = parser(__doc__, "regime", [0])
+    cli.add_argument("variants", nargs="+")
+    cli.add_argument("--method", default="rcl-cpb", choices=METHODS)
     return cli.parse_args()
 
 
