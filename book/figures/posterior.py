@@ -67,7 +67,7 @@ def by_use(found: dict[str, Sequence[Sequence[Any]]], start: float) -> Figure:
             ax.vlines(x, quantiles[:, 0], quantiles[:, 2], color=colour, lw=1.2)
             ax.plot(x, quantiles[:, 1], color=colour, marker=marker, ls=style, label=name)
         ax.axhline(start, color=INK, lw=0.8)
-        ax.text(-0.4, start, "start", fontsize=9, va="top")
+        ax.text(0, 0.98 * start, "start", fontsize=9, va="top")
         ax.set_xticks(range(len(ON)), ON, rotation=30, ha="right")
         ax.set(yscale="log", title=f"hidden layer {k + 1}")
         ax.set_yticks([0.05, 0.1, 0.2, 0.5], ["0.05", "0.1", "0.2", "0.5"])
