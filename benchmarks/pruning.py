@@ -37,15 +37,15 @@ SIZE = (100, 100)
 
 def settings(scenario: str, optimiser: str) -> core.Config:
     """VCL without stored images; but for the optimiser and its rates, both have the same."""
-    natural: core.Config = preset(scenario, "vcl-memoryless")
-    natural = replace(natural, hidden=SIZE, new_into_old="random")
+    natural, adam = (preset(scenario, method) for method in ("vcl-memoryless", "vcl"))
+    size = {"hidden": SIZE, "new_into_old": "random", "gamma": adam.gamma}  # nothing grows
+    strong: core.Config = replace(natural, **size)
     if optimiser == "natural-strong":
-        return natural
-    natural = replace(natural, prior_strength=1.0)  # Bayes
+        return strong
+    bayes = replace(strong, prior_strength=1.0)
     if optimiser == "natural":
-        return natural
-    adam: core.Config = preset(scenario, "vcl")
-    return replace(natural, optimiser="adam", lr_mu=adam.lr_mu, lr_rho=adam.lr_rho)
+        return bayes
+    return replace(bayes, optimiser="adam", lr_mu=adam.lr_mu, lr_rho=adam.lr_rho)
 
 
 def parts(layer: core.BayesLayer) -> tuple[Tensor, Tensor]:
@@ -115,12 +115,12 @@ def line(row: dict[str, Any], stage: str, order: str) -> str:
 
 def main() -> None:
     args = parser(__doc__, "pruning", [0, 1, 2]).parse_args()
-    torch.set_num_threads(1)
-    path = args.out / f"{args.scenario}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
     configs = {optimiser: settings(args.scenario, optimiser) for optimiser in OPTIMISERS}
     if configs["natural-strong"] == configs["natural"]:
         del configs["natural-strong"]
+    path = args.out / f"{args.scenario}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
     for seed in args.seeds:
         for optimiser, config in configs.items():
             key = {"optimiser": optimiser, "seed": seed, "tasks": args.tasks}

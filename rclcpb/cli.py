@@ -64,7 +64,7 @@ class Run:
     start: Path | None = None
     """Go on from a kept network."""
     portable: bool = False
-    """The same digits on every x86 machine with AVX2; a little slower."""
+    """Fix the instructions that compute, so that x86 machines end alike; a third slower."""
 
     def __call__(self, rest: list[str]) -> None:
         if self.threads < 1 or not self.seeds:
@@ -115,7 +115,7 @@ class Sweep:
     data_dir: str | None = None
     out: Path = Path("runs")
     portable: bool = False
-    """The same digits on every x86 machine with AVX2; a little slower."""
+    """Fix the instructions that compute, so that x86 machines end alike; a third slower."""
 
     def __call__(self, rest: list[str]) -> None:
         if not self.workers or not self.seeds:
@@ -212,7 +212,7 @@ def note_kernels(record: Record, job: Job) -> None:
     if record.kernels not in ("", here := machine.kernels(job.device)):
         print(
             f"note: {job.path} was recorded with other instructions ({record.kernels}; here"
-            f" {here}): learned here, it would end in other digits; --portable ends alike.",
+            f" {here}): learned here, it would end in other digits.",
             file=sys.stderr,
         )
 

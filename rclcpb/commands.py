@@ -146,7 +146,7 @@ class Tasks:
 
     network: tyro.conf.Positional[Path]
     out: Path | None = None
-    """Write what was found as JSON, too."""
+    """Add what was found to this file of JSON, a line a network."""
     data_dir: str | None = None
 
     def __call__(self, rest: list[str]) -> None:
@@ -168,9 +168,16 @@ class Tasks:
         print(f"told the task: {100 * found['told']:.2f} % right labels")
         if self.out:
             about = {name: opened.about[name] for name in ("scenario", "method", "seed")}
-            text = json.dumps(about | found, indent=1, allow_nan=False) + "\n"
-            with replacing(self.out) as part:
-                part.write_text(text)
+            _add_line(self.out, about, found)
+
+
+def _add_line(path: Path, about: dict[str, Any], found: dict[str, Any]) -> None:
+    """A line in place of one about the same."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    others = [one for one in map(json.loads, lines) if not about.items() <= one.items()]
+    with replacing(path) as part:
+        texts = [json.dumps(one, allow_nan=False) for one in [*others, about | found]]
+        part.write_text("\n".join(texts) + "\n", "utf-8")
 
 
 def _share(right: np.ndarray) -> str:

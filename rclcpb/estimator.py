@@ -27,6 +27,7 @@ from rclcpb.growing import GrowingLearner, GrowingRun, Piece, pieces
 from rclcpb.inference import least_in_doubt
 from rclcpb.intake import Known, Scale
 from rclcpb.method import seeded
+from rclcpb.modelcard import CLASSIFIER, listed, write_beside
 from rclcpb.scenarios import Scenario, Task
 from rclcpb.tables import format_table
 
@@ -233,11 +234,18 @@ class ContinualClassifier:
         return f"{format_table(rows, header)}\n{end}"
 
     def save(self, path: str | Path) -> None:
-        """Everything that is needed to answer and to learn on: with it, the stored samples."""
+        """All that is needed to answer and to learn on, the stored samples, too; and its card."""
         tensors, facts = self._learned().state()
         given = self.get_params() | {"config": (self.config or OWN_DATA).as_json()}
         more, known = self.known_.state()
         save_tensors(Path(path), tensors | more, facts | {"given": given, "known": known})
+        words = {"summary": self.summary(), "file": Path(path).name}
+        words |= {"reads": f"samples of shape {self.known_.shape}"}
+        words |= {
+            "classes": listed(self.classes_.tolist()),
+            "stored": str(self.run_.method.stored()),
+        }
+        write_beside(Path(path), CLASSIFIER.format(**words))
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> Self:

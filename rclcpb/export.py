@@ -37,7 +37,7 @@ class PlainNetwork(NamedTuple):
     facts: dict[str, Any]  #: what it reads, what stands behind its outputs
 
     def __call__(self, images: Tensor) -> list[Tensor]:
-        """Probabilities (N, classes) of each head for images (N, *shape), bytes as 0 to 1."""
+        """Probabilities (N, classes) of each head for images (N, ...), bytes as 0 to 1."""
         x = (images - self.center) / self.scale
         x = x.permute(0, 3, 1, 2) if x.ndim == 4 else x
         for weight, bias in self.convolutions:
@@ -87,7 +87,7 @@ class PlainNetwork(NamedTuple):
 def kept_weights(net: core.ProgressiveBNN, keep: float, by: str = "snr") -> list[Tensor]:
     """Masks of the hidden weights that are there (Eq. 4): the share with the highest SNR.
 
-    by="magnitude" goes by |mu| alone.
+    by="magnitude" goes by the size of the mean alone.
     """
     if not 0 < keep <= 1:
         raise RclCpbError(f"keep={keep}: give a share above 0 and up to 1.")

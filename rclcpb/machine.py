@@ -1,7 +1,8 @@
 """The machine of a run: its CPU, which instructions compute there, and how these are fixed.
 
 Two machines end in different digits if their libraries choose different instructions. A record
-says which did; with `--portable` every x86 machine of the last ten years uses the same ones.
+says which did; with `--portable` every x86 machine of the last ten years uses the same ones, but
+for the estimate that MKL's square roots begin with, which is each maker's own.
 """
 
 from __future__ import annotations

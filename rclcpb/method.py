@@ -19,7 +19,6 @@ from rclcpb import checks
 from rclcpb.distort import distort
 from rclcpb.files import RclCpbError
 from rclcpb.scenarios import Scenario
-from rclcpb.settings import checked
 
 Shape: TypeAlias = tuple[int, int, int]  # of an image: channels, height, width
 
@@ -233,7 +232,7 @@ class Method:
         checks.instance("scenario", scenario, Scenario)
         checks.instance("config", config, self.takes)
         self.scenario, self.config = scenario, config
-        self.seed: int = checked("seed", seed, int)
+        self.seed: int = checks.whole("seed", seed)
         self.device = checks.device(device)
 
     def store(self, t: int, data: Samples) -> Samples:

@@ -49,6 +49,25 @@ FITTED = """
 These are the run's: before each answer it fits a copy of the network to the task's stored
 images. The network in the file is the one without that fit and may be less right.
 """
+CLASSIFIER = """\
+# A classifier of your own data
+
+A Bayesian network that learns one task after another. It reads {reads} and answers with one of
+{classes}.
+
+```
+{summary}
+```
+
+The accuracy is that on the data it was given to test on, where it was.
+
+**In the file are samples of its training data**: the {stored} that it has stored to learn on with.
+Give it to nobody who may not see them; `rclcpb export {file}` writes the network alone.
+
+```
+rclcpb predict {file} SAMPLES.npz --out answers.csv
+```
+"""
 
 
 def model_card(file: str, title: str, about: dict[str, Any]) -> str:
@@ -96,7 +115,11 @@ def listed(labels: Sequence[Any]) -> str:
 
 def write_card(network: Path, title: str, about: dict[str, Any]) -> Path:
     """Write the card of the network in this file beside it."""
+    return write_beside(network, model_card(network.name, title, about))
+
+
+def write_beside(network: Path, text: str) -> Path:
     path = network.with_suffix(".md")
     with replacing(path) as part:
-        part.write_text(model_card(network.name, title, about), encoding="utf-8")
+        part.write_text(text, encoding="utf-8")
     return path

@@ -57,7 +57,7 @@ class Opened:
     about: dict[str, Any]
 
     def inputs(self, images: np.ndarray) -> Tensor:
-        """Images (N, *shape), bytes or floats, as the network reads them."""
+        """Images (N, ...), bytes or floats, as the network reads them."""
         checks.images("images", images)
         if images.shape[1:] != self.shape or not len(images):
             raise RclCpbError(

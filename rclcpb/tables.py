@@ -130,7 +130,8 @@ def paired(results: Path, scenario: str, a: str, b: str) -> str:
     )
 
 
-GLANCE = ("rcl-cpb", "vcl", "rcl-cpb-plus", "vcl-plus", "coreset-only")  # of every scenario
+_FURTHER = ("rcl-cpb-natural", "vcl-natural", "rcl-cpb-memoryless", "vcl-memoryless")
+GLANCE = ("rcl-cpb", "vcl", "rcl-cpb-plus", "vcl-plus", "coreset-only", *_FURTHER)
 
 
 def best_others(results: Path, scenario: str, count: int = 3) -> list[str]:

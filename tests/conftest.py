@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What the attack counted, if it was run."""
-    ended = [*terminalreporter.stats.get("passed", []), *terminalreporter.stats.get("failed", [])]
+    ended = [report for reports in terminalreporter.stats.values() for report in reports]
     properties = [pair for report in ended for pair in getattr(report, "user_properties", [])]
     counted = {text: json.loads(text) for name, text in properties if name == "attack"}
     if counted:

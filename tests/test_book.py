@@ -103,7 +103,7 @@ def faults(output: Any) -> Iterator[str]:
     if any("widget" in key for key in data):
         yield "a widget in the stored outputs; use figures.live"
     code = "".join(data.get("text/html", ""))
-    if re.search(r"<img(?![^>]*alt=(\"[^\"]|'[^']))", code):
+    if re.search(r"<img(?![^>]*alt=[\"'][^\"'])", code):
         yield "an <img> without alt text"
     if re.search(r"(?:src|href)=\"?https?:", code):
         yield "an output that asks another host for something"

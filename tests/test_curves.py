@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import matplotlib.pyplot as plt
 import nbformat
 import numpy as np
 import pytest
+
+from rclcpb.records import load_record, record_path, save_record
 
 BOOK = Path(__file__).resolve().parents[1] / "book"
 sys.path.insert(0, str(BOOK))
@@ -57,14 +60,16 @@ def test_sections_that_read_records_cope_with_few(
         (tmp_path / "pruning" / "mh-smnist.jsonl").write_text(lines[1])
         for method, seeds in {"rcl-cpb-natural": (0, 1), "rcl-cpb-plus": (1, 2)}.items():
             for seed in seeds:
-                kept = BOOK / "results" / "pmnist" / f"rcl-cpb-plus-seed{seed}.json"
-                shutil.copy(kept, tmp_path / "pmnist" / f"{method}-seed{seed}.json")
+                kept = load_record(record_path(BOOK / "results", "pmnist", "rcl-cpb-plus", seed))
+                path = record_path(tmp_path, "pmnist", method, seed)
+                save_record(replace(kept, method=method), path)
     place: dict[str, Any] = {}
     for source in code_of(name, SECTIONS[name]):
         exec(compile(source, name, "exec"), place)
         plt.close("all")
     words = " ".join(map(str, shown))
-    assert "ecorded yet" in words and "nan" not in words.replace("nance", "")
+    missing = records == "none" or name == "04_pruning"  # which has a figure a scenario
+    assert ("ecorded yet" in words) == missing and not re.search(r"\bnan\b", words)
     assert ("Figure" in words) == (records == "some")
     if name == "15_posterior" and records == "some":
         assert "ahead in 0 of 1 seeds" in words  # the same record under two names
@@ -76,8 +81,9 @@ def test_the_curves_of_a_run_are_drawn_and_compared() -> None:
         curve_run("adam", 1, [0.95, 0.9, 0.5], [0.95, 0.9, 0.6]),
         curve_run("natural", 0, [0.97, 0.96, 0.9], [0.97, 0.95, 0.7]),
     ]
+    figures.use_style("4")
     fig = pruning.pruning_curves(runs, "task 1", "all")
-    assert [ax.get_title() for ax in fig.axes][:2] == ["Adam", "natural steps"]
+    assert [ax.get_title(loc="left") for ax in fig.axes][:2] == ["Adam", "natural steps"]
     line = fig.axes[0].get_lines()[0]
     np.testing.assert_allclose(line.get_ydata(), [95, 90, 65])
     plt.close(fig)

@@ -144,9 +144,9 @@ def searched(results: Path, name: str, field: str) -> str:
     return f"{name}, {what}, on validation data: {'; '.join(parts)}." if parts else ""
 
 
-def undecided(results: Path, found: Found, name: str) -> list[tuple[str, str]]:
-    """Neighbours in the order that their seeds do not tell apart."""
+def told_apart(results: Path, found: Found, name: str) -> list[tuple[str, str]]:
+    """Neighbours in the order that their seeds tell apart, among all pairs of a scenario."""
     order = ranked(found[name])
     tests = tested(results, [(name, a, b) for a, b in combinations(order, 2)])
-    told = {(d.a, d.b): d.stands for d in tests}
-    return [pair for pair in pairwise(order) if not told.get(pair, False)]
+    told = {(d.a, d.b) for d in tests if d.stands}
+    return [pair for pair in pairwise(order) if pair in told]

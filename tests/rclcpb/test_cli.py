@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from processes import wait_for
 from running import content, files, one_line
 
 import rclcpb_core as core
@@ -265,14 +264,6 @@ def start(*args: str, cwd: Path, **environment: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         env=os.environ | environment,
     )
-
-
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + 300
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end, "nothing happened in five minutes"
-        time.sleep(0.01)
 
 
 def test_the_script_runs_the_core_once_and_records_what_the_package_does(

@@ -237,6 +237,8 @@ def test_saved_and_loaded_it_goes_on_as_if_nothing_had_been(heads: Any, tmp_path
     for task, (x, y) in zip(("a", "b"), tasks, strict=False):
         one.learn(x, words[y], task=task)
     one.save(tmp_path / "one.safetensors")
+    card = (tmp_path / "one.md").read_text("utf-8")
+    assert one.summary() in card and "ant, bee, cow, dog" in card and "the 8 that" in card
     other = ContinualClassifier.load(tmp_path / "one.safetensors")
     x, y = tasks[2]
     for _ in range(2):

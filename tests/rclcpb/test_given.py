@@ -51,6 +51,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "no scenario": lambda: core.Learner("ta-smnist", tiny.config()),  # type: ignore[arg-type]
     "no config": lambda: core.Learner(BASE, {"epochs": 1}),  # type: ignore[arg-type]
     "the class of configs": lambda: core.Learner(BASE, core.Config),  # type: ignore[arg-type]
+    "a seed below 0": lambda: core.Learner(BASE, tiny.config(), -1),
     "a seed of 0.5": lambda: core.Learner(BASE, tiny.config(), 0.5),  # type: ignore[arg-type]
     "no device": lambda: core.Learner(BASE, tiny.config(), device="tpu"),
     "no method": lambda: Run(tiny.network()),  # type: ignore[arg-type]

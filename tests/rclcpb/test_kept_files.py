@@ -313,9 +313,12 @@ def test_the_task_is_found_by_the_least_doubt(
     kept: Kept, command: Callable, tmp_path: Path
 ) -> None:
     path = kept("plus, heads", epochs=20)
-    code, out, err = command("tasks", str(path), "--out", "found.json")
-    assert code == 0, err
-    found = json.loads((tmp_path / "found.json").read_text())
+    (tmp_path / "found.jsonl").write_text('{"scenario": "other"}\n')
+    for _ in range(2):  # the second time in place of the first
+        code, out, err = command("tasks", str(path), "--out", "found.jsonl")
+        assert code == 0, err
+    other, found = map(json.loads, (tmp_path / "found.jsonl").read_text().splitlines())
+    assert other == {"scenario": "other"} and found["seed"] == 0
     scenario, net = tiny.scenario(heads="multi"), core.load(path)
     counts = np.zeros((3, 3), int)
     for j in range(3):

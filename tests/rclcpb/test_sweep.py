@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -357,6 +358,44 @@ def test_a_run_whose_process_always_dies_is_named_and_the_rest_go_on(
     jobs[1] = jobs[1]._replace(data_dir=bad)
     assert module.sweep(jobs, workers=2) == ["1.json: its process died (out of memory?)"]
     assert records(tmp_path).keys() == {"0.json", "2.json", "3.json", "4.json"}
+
+
+def test_thousands_of_jobs_that_all_die_are_all_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after another, and not one within another."""
+
+    def die(batch: dict[int, Job], many: int) -> Iterator[Any]:
+        raise BrokenProcessPool
+        yield
+
+    monkeypatch.setattr(module, "_in_processes", die)
+    base = Job("ta-smnist", "rcl-cpb", 0, core.Config(hidden=(4, 4)), tmp_path)
+    jobs = [base._replace(seed=k, path=tmp_path / f"{k}.json") for k in range(2500)]
+    failed = module.sweep(jobs, workers=2)
+    assert sorted(failed) == sorted(
+        f"{k}.json: its process died (out of memory?)" for k in range(2500)
+    )
+
+
+@pytest.mark.parametrize(
+    ("cores", "jobs", "processes"), [(64, 3, 3), (2, 9, 2), (64, 1, 2), (1, 9, 1)]
+)
+def test_no_more_processes_than_runs(
+    cores: int, jobs: int, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one, joblib would learn in this process, which a run may take along."""
+    asked: list[int] = []
+
+    def note(batch: dict[int, Job], many: int) -> Iterator[Any]:
+        asked.append(many)
+        yield from ((i, "no") for i in list(batch))
+
+    monkeypatch.setattr(module, "_in_processes", note)
+    monkeypatch.setattr(module.joblib, "effective_n_jobs", lambda _: cores)
+    base = Job("ta-smnist", "rcl-cpb", 0, core.Config(hidden=(4, 4)), tmp_path)
+    module.sweep(base._replace(seed=k, path=tmp_path / f"{k}.json") for k in range(jobs))
+    assert asked == [processes]
 
 
 class Rebuilt:
