@@ -100,11 +100,12 @@ class Resumable(Method):
             head = copy.deepcopy(net.heads[0])
             head.become(state["kept_form"], kept)
         chosen = below("chosen.", state)
-        indices = [chosen[str(t)].to(self.device) for t in range(len(chosen))]
-        most, coreset = self.config.coreset, []
-        for task, index in enumerate(indices):
+        indices, coreset = [], []
+        for task in range(len(chosen)):
             data = samples(self.scenario, task, device=self.device)
-            coreset.append(data.rows(checks.stored(index, len(data.y), most)))
+            index = checks.stored(chosen[str(task)], len(data.y), self.config.coreset)
+            indices.append(index.to(self.device))
+            coreset.append(data.rows(indices[task]))
         for t, told in below("answers.", state).items():
             coreset[int(t)] = coreset[int(t)]._replace(answers=told.to(self.device, copy=True))
         structure, under_way = copy.deepcopy(state["structure"]), {}
