@@ -12,17 +12,6 @@ from rclcpb.files import RclCpbError
 from rclcpb.methods.network import PlainConfig
 
 _PMNIST = PlainConfig(hidden=(165, 185), memory=200, epochs=1, lr=2e-3)
-_PMNIST_CHANGES: dict[str, dict[str, Any]] = {
-    "er": {"lr": 6e-3},
-    "der++": {"lr": 6e-3, "beta": 0.5, "alpha": 0.1},
-    "ewc": {"lr": 6e-3, "batch_size": 64},
-    "ewc-online": {"lr": 6e-3, "keep": 1.0},
-    "si": {"lr": 6e-3, "strength": 0.1},
-    "lp": {"lr": 6e-3, "batch_size": 64},
-    "rwalk": {"lr": 6e-3, "strength": 0.1},
-    "icarl": {"lr": 6e-3, "batch_size": 64},
-    "pnn": {"lr": 6e-3, "batch_size": 64},
-}
 BASES: dict[str, PlainConfig] = {
     "pmnist": _PMNIST,
     "pmnist-shared": replace(_PMNIST, hidden=(249, 267)),
@@ -34,9 +23,25 @@ BASES: dict[str, PlainConfig] = {
     "mnist-svhn-cifar10": PlainConfig(hidden=(612, 651), memory=512, epochs=4, batch_size=32),
 }
 CHANGES: dict[str, dict[str, dict[str, Any]]] = {
-    "pmnist": _PMNIST_CHANGES,
-    # hardly searched yet: what is not here is pmnist's
-    "pmnist-shared": _PMNIST_CHANGES | {"finetune": {"lr": 6.67e-4}, "er": {}},
+    "pmnist": {
+        "er": {"lr": 6e-3},
+        "der++": {"lr": 6e-3, "beta": 0.5, "alpha": 0.1},
+        "ewc": {"lr": 6e-3, "batch_size": 64},
+        "ewc-online": {"lr": 6e-3, "keep": 1.0},
+        "si": {"lr": 6e-3, "strength": 0.1},
+        "lp": {"lr": 6e-3, "batch_size": 64},
+        "rwalk": {"lr": 6e-3, "strength": 0.1},
+        "icarl": {"lr": 6e-3, "batch_size": 64},
+        "pnn": {"lr": 6e-3, "batch_size": 64},
+    },
+    "pmnist-shared": {
+        "finetune": {"lr": 6.67e-4},
+        "er": {"beta": 3.0},
+        "der++": {"lr": 6e-3},
+        "si": {"strength": 0.1},
+        "rwalk": {"strength": 1.0},
+        "gem": {"margin": 1.0},
+    },
     "mh-smnist": {
         "der++": {"lr": 3e-3, "beta": 0.5, "alpha": 0.1},
         "ewc": {"lr": 3e-3, "strength": 1e3},
