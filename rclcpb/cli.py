@@ -151,7 +151,8 @@ class Table:
 
     def __call__(self, rest: list[str]) -> None:
         refuse(rest)
-        print(format_table(table_rows(self.results, TABLES[self.group])))
+        rows = table_rows(self.results, TABLES[self.group])
+        print(format_table(rows) if rows else f"no run of {self.group} is in {self.results} yet.")
         for scenario in TABLES[self.group]:
             for a, b in PAIRS:
                 if line := paired(self.results, scenario, a, b):
