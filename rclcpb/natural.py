@@ -67,3 +67,9 @@ SETTINGS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "mnist-svhn-cifar10": _MEMORYLESS | _COLOUR | {"epochs": 8},
     },
 }
+_NOT_SEARCHED = {"natural": _STORED, "memoryless": _MEMORYLESS}
+
+
+def changes(family: str, scenario: str) -> Mapping[str, Any]:
+    """What a family changes of a scenario's preset; what all share, if none were searched for."""
+    return SETTINGS[family].get(scenario, _NOT_SEARCHED[family])

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rclcpb.files import RclCpbError
 from rclcpb.methods.network import PlainConfig
+from rclcpb_core import Config
 
 _PMNIST = PlainConfig(hidden=(165, 185), memory=200, epochs=1, lr=2e-3)
 BASES: dict[str, PlainConfig] = {
@@ -67,12 +67,14 @@ CHANGES: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def plain_settings(scenario: str, method: str) -> PlainConfig:
-    """The settings of a method of plain networks; the -5k scenarios train longer on less."""
+def plain_settings(scenario: str, method: str, ours: Config) -> PlainConfig:
+    """The settings of a method of plain networks; the -5k scenarios train longer on less.
+
+    A scenario without settings here has RCL-CPB's size, stored images and passes over the data.
+    """
     name = scenario.removesuffix("-5k")
-    if name not in BASES:
-        raise RclCpbError(f"{method} has no settings on {scenario} yet: {', '.join(BASES)} have.")
-    config = replace(BASES[name], **CHANGES.get(name, {}).get(method, {}))
+    alike = PlainConfig(ours.hidden, ours.epochs, ours.batch_size, memory=ours.coreset)
+    config = replace(BASES.get(name, alike), **CHANGES.get(name, {}).get(method, {}))
     if name == scenario:
         return config
     return replace(config, epochs=3 * config.epochs, batch_size=min(64, config.batch_size))
