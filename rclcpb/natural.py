@@ -22,7 +22,7 @@ _STORED = _STEPS | {
     "replay": False,
     "replay_mix": 64,
 }
-_NO_GROWTH = {"new_into_old": "zero", "gamma": (0.0,)}
+_NO_GROWTH = {"new_into_old": "zero", "grow": False}
 # one head for classes that come: fitted on what is stored, distorted, as in the plus settings
 _TOGETHER = {
     "new_into_old": "zero",
