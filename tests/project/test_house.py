@@ -334,6 +334,12 @@ def test_no_six_lines_stand_twice(tmp_path: Path) -> None:
     assert repeated([once, again]) == [["once.py:1", "again.py:2"]]
 
 
+def test_files_of_tests_have_names_of_their_own() -> None:
+    """pytest imports each by its name alone: two of one name, and `make test` runs none at all."""
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
+    assert len(names) > 40 and sorted(set(names)) == sorted(names)
+
+
 # ------------------------------------------------------------------------- the formatter
 
 
