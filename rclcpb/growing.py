@@ -23,6 +23,7 @@ from rclcpb.method import Samples, below, seeded
 from rclcpb.records import Stage
 from rclcpb.runner import Run
 from rclcpb.scenarios import Scenario, Task
+from rclcpb.undo import a_whole_task, alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,28 +128,39 @@ class GrowingRun(Run):
 
     def learn(self, task: Task, head: int = 0) -> None:
         """Learn one more task, or nothing of it; all that stays of it is what is stored."""
-        before, learned = (self.scenario.tasks, self.method.head_of), len(self.stages)
-        self.have((*before[0][:learned], task), [*before[1][:learned], head])
-        try:
-            self.learn_task()
-        except BaseException:
-            self.have(*before)
-            raise
-        chosen, method = self.method.chosen, self.method
-        pairs = zip(self.scenario.tasks, chosen, strict=True)
-        self.have(tuple(only(*pair) for pair in pairs), method.head_of)
-        method.chosen = [torch.arange(len(places), device=places.device) for places in chosen]
+        method, learned = self.method, len(self.stages)
+        with alone(method):
+            self.let_go()
+            tasks, head_of = self.scenario.tasks[:learned], method.head_of[:learned]
+            try:
+                self.have((*tasks, task), [*head_of, head])
+                with a_whole_task(self):
+                    self._learn_task(learned)
+            finally:
+                if len(self.stages) == learned:
+                    self.have(tasks, head_of)
+            self.let_go()
 
-    def have(self, tasks: tuple[Task, ...], head_of: list[int]) -> None:
-        self.scenario = self.method.scenario = replace(self.scenario, tasks=tasks)
-        self.method.head_of = head_of
+    def let_go(self) -> None:
+        """Of what is not stored; who was interrupted in it does it before anything else."""
+        chosen = self.method.chosen
+        pairs = [*zip(self.scenario.tasks, chosen, strict=False)]
+        if any(len(task.y_train) > len(places) for task, places in pairs):
+            left = [torch.arange(len(places), device=places.device) for places in chosen]
+            self.have(tuple(only(*pair) for pair in pairs), self.method.head_of, chosen=left)
+
+    def have(self, tasks: tuple[Task, ...], head_of: list[int], **more: Any) -> None:
+        """All of it at once: no interruption comes in between."""
+        scenario = replace(self.scenario, tasks=tasks) if tasks else self.scenario
+        self.method.__dict__.update(scenario=scenario, head_of=head_of, **more)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that is needed to go on: tensors, and JSON values."""
+        self.let_go()
         state = self.method.state()
         tensors = {f"method.{k}": v for k, v in state.items() if isinstance(v, Tensor)}
         for j, task in enumerate(self.scenario.tasks):
-            tensors |= {f"{j}.{name}": torch.from_numpy(getattr(task, name)) for name in ARRAYS}
+            tensors |= {f"{j}.{name}": torch.tensor(getattr(task, name)) for name in ARRAYS}
         about = [{"name": task.name, "classes": task.classes} for task in self.scenario.tasks]
         facts = {
             "method": {k: v for k, v in state.items() if not isinstance(v, Tensor)},
