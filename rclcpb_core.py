@@ -347,7 +347,7 @@ class BayesStairs(BayesLinear):
         self.set_form(self.shape, [(n_out, n_in)])
 
     def set_form(self, shape: tuple[int, ...], steps: list[tuple[int, int]] | None) -> None:
-        self.shape, self.steps = shape, steps or []
+        self.shape, self.steps = shape, steps or [(shape[0], shape[1])]
         (n_out, n_in), places, first = shape, [], 0
         matrix = torch.arange(n_out * n_in, device=self.mu.device).view(n_out, n_in)
         for units, reads in self.steps:

@@ -11,7 +11,6 @@ classifier.save("mine.safetensors")
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,8 +21,9 @@ import torch
 
 import rclcpb_core as core
 from rclcpb import checks, intake
-from rclcpb.files import RclCpbError, load_tensors, plain, save_tensors
-from rclcpb.growing import GrowingLearner, GrowingRun, Piece, pieces
+from rclcpb.contract import LikeScikitLearn
+from rclcpb.files import DAMAGE, RclCpbError, load_tensors, plain, save_tensors
+from rclcpb.growing import GrowingLearner, GrowingRun, Piece, check_whole, pieces, summary
 from rclcpb.inference import least_in_doubt
 from rclcpb.intake import Known, Scale
 from rclcpb.method import seeded
@@ -31,7 +31,6 @@ from rclcpb.modelcard import CLASSIFIER, listed, write_beside
 from rclcpb.runner import checked_hooks
 from rclcpb.scenarios import Scenario, Task
 from rclcpb.settings import checked
-from rclcpb.tables import format_table
 from rclcpb.undo import check_idle
 
 # What unknown data is learned with; chosen on held-out rows of digits and of three tables.
@@ -62,7 +61,7 @@ class Uncertainty(NamedTuple):
     epistemic: np.ndarray
 
 
-class ContinualClassifier:
+class ContinualClassifier(LikeScikitLearn):
     """RCL-CPB for tasks that come one at a time.
 
     heads="single" answers among all classes met so far; heads="multi" has a head a task, and
@@ -72,6 +71,11 @@ class ContinualClassifier:
     What is set here holds from the first task on.
     What is learned is bit for bit what a run of the same scenario learns.
     """
+
+    run_: GrowingRun  # from the first task on
+    knowns_: tuple[Known, ...]
+    given_: dict[str, Any]
+    nets_: dict[tuple[int, int], core.ProgressiveBNN]  # that answer for a piece
 
     def __init__(
         self,
@@ -105,7 +109,7 @@ class ContinualClassifier:
     ) -> Self:
         hooks = checked_hooks(hooks)
         x, y = intake.pair(x, y)
-        before = self._first_look(x) if anew else self._learned() and self.known_
+        before = self._first_look(x) if anew else self._known()
         known = before.having(task, y, x)
         head = self._head(known.names) if self.heads == "multi" else 0
         codes, (x_test, y_test) = known.codes(y), intake.to_test_on(test, x, y)
@@ -154,8 +158,7 @@ class ContinualClassifier:
 
     def _have(self, run: GrowingRun, known: Known) -> None:
         """All of it at once: no interruption comes in between."""
-        nets: dict[tuple[int, int], core.ProgressiveBNN] = {}  # that answer for a piece
-        self.__dict__.update(run_=run, knowns_=(known,), nets_=nets, given_=self.get_params())
+        self.__dict__.update(run_=run, knowns_=(known,), nets_={}, given_=self.get_params())
 
     @property
     def known_(self) -> Known:
@@ -190,7 +193,7 @@ class ContinualClassifier:
     def score(self, x: Any, y: Any, task: Any = None) -> float:
         """The share of right answers."""
         x, y = intake.pair(x, y)
-        self._learned() and self.known_.check_kind(y)
+        self._known().check_kind(y)
         return float(np.mean(self.predict(x, task) == y))
 
     def _answers(self, x: Any, task: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -224,6 +227,10 @@ class ContinualClassifier:
             )
         return self.run_
 
+    def _known(self) -> Known:
+        self._learned()
+        return self.known_
+
     def _pieces(self, task: Any) -> list[int]:
         """The pieces whose heads may answer: the last one of a task, or of every task."""
         names, last = self.known_.names, len(self.known_.names) - 1
@@ -252,20 +259,7 @@ class ContinualClassifier:
 
     def summary(self) -> str:
         """A line a piece, and what the network and its memory hold."""
-        run = self._learned()
-        learner, accuracy = run.method, run.stages[-1].accuracy or []
-        rows = []
-        for j, stage in enumerate(run.stages):
-            cells = [stage.pruned, stage.shared, stage.added, stage.hidden]
-            stored = str(len(learner.chosen[j]))
-            now = "" if math.isnan(accuracy[j]) else f"{100 * accuracy[j]:.1f}"
-            classes = [str(self.known_.labels[code]) for code in run.scenario.tasks[j].classes]
-            shown = ["" if not cell else " ".join(map(str, cell)) for cell in cells]
-            rows.append((stage.task, ", ".join(classes), *shown, stored, now))
-        header = ("task", "classes", "pruned", "borrowed", "added", "sizes", "stored", "accuracy %")
-        kept, bound = learner.stored(), "" if self.memory is None else f" of {self.memory}"
-        end = f"{learner.parameters():,} parameters; {kept}{bound} samples stored"
-        return f"{format_table(rows, header)}\n{end}"
+        return summary(self._learned(), self.known_.labels)
 
     def save(self, path: str | Path) -> None:
         """All that is needed to answer and to learn on, the stored samples, too; and its card."""
@@ -291,30 +285,10 @@ class ContinualClassifier:
             known, tasks = Known.of(tensors, facts["known"]), pieces(tensors, facts)
             run = made._new_run(tasks[0])
             run.restore(tasks, tensors, facts)
-        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            made._have(run, known)
+            check_whole(run, known.labels, known.names)
+        except DAMAGE as error:
             raise RclCpbError(
                 f"{path} is not a classifier of this version, or not for here ({plain(error)})."
             ) from error
-        made._have(run, known)
         return made
-
-    # scikit-learn's ways
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **changes: Any) -> Self:
-        known = self.get_params()
-        for name, value in changes.items():
-            if name not in known:
-                raise RclCpbError(f"no parameter {name!r}: choose from {', '.join(known)}.")
-            setattr(self, name, value)
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
-
-        tags = Tags(estimator_type="classifier", target_tags=TargetTags(required=True))
-        tags.classifier_tags = ClassifierTags()
-        tags.input_tags = InputTags(two_d_array=True, three_d_array=True)
-        return tags

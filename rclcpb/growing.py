@@ -23,6 +23,7 @@ from rclcpb.method import Samples, below, seeded
 from rclcpb.records import Stage
 from rclcpb.runner import Run
 from rclcpb.scenarios import Scenario, Task
+from rclcpb.tables import format_table
 from rclcpb.undo import a_whole_task, alone
 
 
@@ -184,3 +185,39 @@ def pieces(tensors: dict[str, Tensor], facts: dict[str, Any]) -> list[Piece]:
         arrays = {name: tensors[f"{j}.{name}"].numpy() for name in ARRAYS}
         made.append(Piece(name=about["name"], classes=tuple(about["classes"]), **arrays))
     return made
+
+
+def summary(run: GrowingRun, labels: Sequence[Any]) -> str:
+    """A line a piece, and what the network and its memory hold."""
+    learner, accuracy = run.method, run.stages[-1].accuracy or []
+    rows = []
+    for j, stage in enumerate(run.stages):
+        cells = [stage.pruned, stage.shared, stage.added, stage.hidden]
+        stored = str(len(learner.chosen[j]))
+        now = "" if math.isnan(accuracy[j]) else f"{100 * accuracy[j]:.1f}"
+        classes = [str(labels[code]) for code in run.scenario.tasks[j].classes]
+        shown = ["" if not cell else " ".join(map(str, cell)) for cell in cells]
+        rows.append((stage.task, ", ".join(classes), *shown, stored, now))
+    header = ("task", "classes", "pruned", "borrowed", "added", "sizes", "stored", "accuracy %")
+    kept, bound = learner.stored(), "" if learner.memory is None else f" of {learner.memory}"
+    end = f"{learner.parameters():,} parameters; {kept}{bound} samples stored"
+    return f"{format_table(rows, header)}\n{end}"
+
+
+def check_whole(run: GrowingRun, labels: Sequence[Any], names: Sequence[Any]) -> None:
+    """Does what was restored from a file fit together? Else this fails."""
+    method, tasks = run.method, run.scenario.tasks
+    parts: list[Sequence[Any]] = [run.stages, method.head_of, names, method.chosen]
+    if method.learned != len(tasks) or {len(tasks)} != {*map(len, parts)}:
+        raise ValueError("it has not one of each a task")
+    if not all(isinstance(one, int | str) for one in (*labels, *names)):
+        raise ValueError("it has names that are none")
+    for j, stored in enumerate(method.coreset):
+        columns = len(run.scenario.columns(j))
+        outputs = method.net.heads[method.head(j)].shape[0]
+        single = run.scenario.heads == "single"
+        if columns > outputs or (columns < outputs and (j == len(tasks) - 1 or not single)):
+            raise ValueError("its heads are of other classes")
+        if stored.answers is not None and stored.answers.shape[1] != columns:
+            raise ValueError("its stored answers are of other classes")
+    summary(run, labels)

@@ -65,6 +65,7 @@ ORDER = (
     "rclcpb.inference",
     "rclcpb.intake",
     "rclcpb.growing",
+    "rclcpb.contract",
     "rclcpb.estimator",
     "rclcpb.streams",
     "rclcpb.opened",
