@@ -360,7 +360,7 @@ class BayesStairs(BayesLinear):
         self.set_form(self.shape, [(n_out, n_in)])
 
     def set_form(self, shape: tuple[int, ...], steps: list[tuple[int, int]] | None) -> None:
-        self.shape, self.steps = shape, steps or []
+        self.shape, self.steps = shape, steps or [(shape[0], shape[1])]
         n_out, n_in = shape
         numbers = torch.arange(n_out * n_in + n_out, device=self.mu.device)
         matrix, biases = numbers[:-n_out].view(n_out, n_in), numbers[-n_out:]

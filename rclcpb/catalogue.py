@@ -241,6 +241,5 @@ def entry(scenario: str) -> ScenarioEntry:
 
 def make_scenario(name: str, seed: int = 0, root: Folder = None) -> Scenario:
     """A scenario by its name; permutations and class orders are fixed by the seed."""
-    if seed < 0:
-        raise RclCpbError(f"seed {seed}: give a seed of 0 or more.")
+    checks.whole("seed", seed)
     return entry(name).make(name, seed, root)

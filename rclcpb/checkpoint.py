@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from rclcpb.files import Damaged, RclCpbError, load_tensors, save_tensors
+from rclcpb.files import DAMAGE, Damaged, RclCpbError, load_tensors, save_tensors
 from rclcpb.method import Round, below
 from rclcpb.records import Stage
 from rclcpb.runner import Hook, Run
@@ -70,7 +70,7 @@ class Checkpoint(Hook):
             stage = Stage(**state["stage"]) if state["stage"] else None
             run.method.load(below("method.", tensors) | state["method_facts"])
             run.spent, run.started = state["spent"], state["started"]
-        except (LookupError, TypeError, RuntimeError, ValueError, AttributeError) as error:
+        except DAMAGE as error:
             raise RclCpbError(
                 f"{self.path} is from another version: delete it to start this run over."
             ) from error

@@ -206,6 +206,16 @@ def prediction(net: Any, x: Any, head: Any, samples: Any, mirror: Any) -> None:
         raise RclCpbError("mirror=True needs a network with convolutions, which sees images.")
 
 
+def finite(told: Any) -> Any:
+    """A prediction of numbers: what is far from all that was learned may end in none."""
+    if not (told.probabilities.isfinite().all() and told.entropy.isfinite().all()):
+        raise RclCpbError(
+            "an answer is not finite: the network's numbers have run away, or some of these"
+            " inputs are far from all that it learned; scale or drop those."
+        )
+    return told
+
+
 def vector(name: str, value: Tensor) -> Tensor:
     """A layer's numbers, as files have them."""
     if value.dim() != 1 or value.dtype != torch.float32:

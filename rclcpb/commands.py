@@ -12,7 +12,8 @@ import tyro
 
 from rclcpb import doctor, inference
 from rclcpb.export import PlainNetwork, plain_network, write_onnx
-from rclcpb.files import RclCpbError, replacing
+from rclcpb.files import RclCpbError, read_whole, replacing
+from rclcpb.images import nothing_fetched
 from rclcpb.method import samples
 from rclcpb.opened import Opened, ask_file, images_in, open_kept, pixels, write_answers
 from rclcpb.presets import make_scenario
@@ -47,6 +48,11 @@ class Predict:
         doubt = float(np.median(answers.entropy))
         print(f"{len(x)} answers -> {self.out} (half are in doubt by more than {doubt:.3f} nats)")
         if y is not None and y.shape == answers.label.shape:
+            if (y.dtype.kind == "U") != (answers.label.dtype.kind == "U"):
+                raise RclCpbError(
+                    f"the labels in {self.images.name} are {y.dtype}, the network's"
+                    f" {answers.label.dtype}: give labels of one kind."
+                )
             print(f"right, by the labels in {self.images.name}: {_share(answers.label == y)}")
 
 
@@ -116,7 +122,8 @@ def its_scenario(opened: Opened, data_dir: str | None) -> Scenario:
     about = opened.about
     if not {"scenario", "seed", "data_sha256"} <= set(about):
         raise RclCpbError("the file names no scenario.")
-    scenario = make_scenario(about["scenario"], about["seed"], data_dir)
+    with nothing_fetched():
+        scenario = make_scenario(str(about["scenario"]), about["seed"], data_dir)
     if scenario.sha256() != about["data_sha256"]:
         raise RclCpbError("the images here are not those that it learned.")
     return scenario
@@ -151,6 +158,7 @@ class Tasks:
 
     def __call__(self, rest: list[str]) -> None:
         refuse(rest)
+        _ = _lines(self.out) if self.out else []  # what cannot be added to is told before the work
         opened = open_kept(self.network)
         scenario = its_scenario(opened, self.data_dir)
         if scenario.heads != "multi":
@@ -158,7 +166,7 @@ class Tasks:
         if len(scenario.tasks) < 2:
             raise RclCpbError("this network has learned one task: there is nothing to find.")
         tests = [samples(scenario, t, "test") for t in range(len(scenario.tasks))]
-        draws = opened.about["config"]["test_samples"]
+        draws = opened.config.test_samples
         found = inference.found_tasks(opened.net, [(one.x, one.y) for one in tests], draws)
         rows = [
             (kind, *(f"{100 * found[kind][name]:.2f}" for name in ("task", "label")))
@@ -173,11 +181,23 @@ class Tasks:
 
 def _add_line(path: Path, about: dict[str, Any], found: dict[str, Any]) -> None:
     """A line in place of one about the same."""
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    others = [one for one in map(json.loads, lines) if not about.items() <= one.items()]
+    others = [one for one in _lines(path) if not about.items() <= one.items()]
     with replacing(path) as part:
         texts = [json.dumps(one, allow_nan=False) for one in [*others, about | found]]
         part.write_text("\n".join(texts) + "\n", "utf-8")
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """What is in a file that `_add_line` wrote, if there is one."""
+    try:
+        found = (
+            [json.loads(line) for line in read_whole(path).splitlines()] if path.exists() else []
+        )
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+        found = [None]
+    if not all(isinstance(one, dict) for one in found):
+        raise RclCpbError(f"{path} is not a file that `rclcpb tasks` wrote: choose another --out.")
+    return found
 
 
 def _share(right: np.ndarray) -> str:

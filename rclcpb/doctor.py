@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rclcpb.files import DAMAGE, RclCpbError, plain
 from rclcpb.records import Record
 
 LEARNED = 0.5  # of the way from chance to 1: a task that was learned is beyond it
@@ -32,7 +33,12 @@ class Sign(NamedTuple):
 
 def signs(record: Record) -> list[Sign]:
     """The signs a record shows; none is good news."""
-    found = [heavy_kl(record), still_widths(record), replay_overfits(record), drowned(record)]
+    try:
+        found = [heavy_kl(record), still_widths(record), replay_overfits(record), drowned(record)]
+    except DAMAGE as error:  # its settings are not checked where records are read
+        raise RclCpbError(
+            f"this record's settings are of another version ({plain(error)}): run it again."
+        ) from error
     return [sign for sign in found if sign]
 
 

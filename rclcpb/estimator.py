@@ -11,7 +11,6 @@ classifier.save("mine.safetensors")
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,15 +20,18 @@ import numpy as np
 import torch
 
 import rclcpb_core as core
-from rclcpb import intake
-from rclcpb.files import RclCpbError, load_tensors, save_tensors
-from rclcpb.growing import GrowingLearner, GrowingRun, Piece, pieces
+from rclcpb import checks, intake
+from rclcpb.contract import LikeScikitLearn
+from rclcpb.files import DAMAGE, RclCpbError, load_tensors, plain, save_tensors
+from rclcpb.growing import GrowingLearner, GrowingRun, Piece, check_whole, pieces, summary
 from rclcpb.inference import least_in_doubt
 from rclcpb.intake import Known, Scale
 from rclcpb.method import seeded
 from rclcpb.modelcard import CLASSIFIER, listed, write_beside
+from rclcpb.runner import checked_hooks
 from rclcpb.scenarios import Scenario, Task
-from rclcpb.tables import format_table
+from rclcpb.settings import checked
+from rclcpb.undo import check_idle
 
 # What unknown data is learned with; chosen on held-out rows of digits and of three tables.
 OWN_DATA = core.Config(
@@ -59,15 +61,21 @@ class Uncertainty(NamedTuple):
     epistemic: np.ndarray
 
 
-class ContinualClassifier:
+class ContinualClassifier(LikeScikitLearn):
     """RCL-CPB for tasks that come one at a time.
 
     heads="single" answers among all classes met so far; heads="multi" has a head a task, and
     is asked with `task`, or finds the task itself. `memory` bounds the samples stored over all
     tasks; each task stores `config.coreset` of them at most. Tables (N, features) are
     standardised by the first task's mean and deviation; images are not, bytes become 0 to 1.
+    What is set here holds from the first task on.
     What is learned is bit for bit what a run of the same scenario learns.
     """
+
+    run_: GrowingRun  # from the first task on
+    knowns_: tuple[Known, ...]
+    given_: dict[str, Any]
+    nets_: dict[tuple[int, int], core.ProgressiveBNN]  # that answer for a piece
 
     def __init__(
         self,
@@ -90,13 +98,23 @@ class ContinualClassifier:
         `task` names it: with a head a task, more of a known task goes to the head it has.
         `test` is (x, y) to be tested on after this and every later task, and is kept whole.
         """
+        return self._learn(x, y, task, test, hooks, anew=not hasattr(self, "run_"))
+
+    def fit(self, x: Any, y: Any) -> Self:
+        """Learn one task and forget all before it, once that is learned."""
+        return self._learn(x, y, anew=True)
+
+    def _learn(
+        self, x: Any, y: Any, task: Any = None, test: Any = None, hooks: Any = (), anew: bool = True
+    ) -> Self:
+        hooks = checked_hooks(hooks)
         x, y = intake.pair(x, y)
-        known = getattr(self, "known_", None) or self._first_look(x)
-        known = known.having(f"task {len(known.names) + 1}" if task is None else task, y)
+        before = self._first_look(x) if anew else self._known()
+        known = before.having(task, y, x)
         head = self._head(known.names) if self.heads == "multi" else 0
-        codes, (x_test, y_test) = known.codes(y), intake.pair(*test) if test else (x[:0], y[:0])
-        tested = known.inputs(x_test), known.codes(y_test)
-        classes = self._classes_of(head) if self.heads == "multi" else ()
+        codes, (x_test, y_test) = known.codes(y), intake.to_test_on(test, x, y)
+        tested = checks.frozen(known.inputs(x_test)), known.codes(y_test)
+        classes = () if anew or self.heads == "single" else self._classes_of(head)
         classes = classes or known.classes(codes)
         if odd := {known.labels[code] for code in {*codes, *tested[1]} - set(classes)}:
             raise RclCpbError(
@@ -104,22 +122,21 @@ class ContinualClassifier:
                 " learn new classes as a task of their own, and test on none that are new."
             )
         piece = Piece(str(known.names[-1]), known.inputs(x), codes, *tested, classes)
-        run = getattr(self, "run_", None) or self._new_run(piece)
+        run = self._new_run(piece) if anew else self.run_
         run.hooks = [*hooks]
+        if not anew:
+            self.knowns_ = before, known  # how far `run` came says which of them holds
         run.learn(piece, head)
         self._have(run, known)
         return self
 
-    def fit(self, x: Any, y: Any) -> Self:
-        """Forget everything and learn one task."""
-        for name in ("run_", "known_"):
-            self.__dict__.pop(name, None)
-        return self.learn(x, y)
-
     def _first_look(self, x: np.ndarray) -> Known:
         """What the first task settles: a sample's shape, and a table's scale."""
         table = x.ndim == 2 and x.dtype != np.uint8
-        scaled = table if self.standardise is None else self.standardise
+        given = self.standardise
+        scaled = table if given is None else checked("standardise", given, bool)
+        if given is None and not table:
+            intake.check_unit(x)
         return Known(x.shape[1:], Scale.of(x) if scaled else None)
 
     def _head(self, names: Sequence[Any]) -> int:
@@ -128,23 +145,34 @@ class ContinualClassifier:
 
     def _classes_of(self, head: int) -> tuple[int, ...]:
         """The classes of a head that there is; of a new one, none."""
-        run = getattr(self, "run_", None)
-        pieces = zip(run.method.head_of, run.scenario.tasks, strict=True) if run else ()
+        pieces = zip(self.run_.method.head_of, self.run_.scenario.tasks, strict=True)
         return next((task.classes for mine, task in pieces if mine == head), ())
 
     def _new_run(self, first: Task) -> GrowingRun:
-        if self.heads not in ("single", "multi"):
-            raise RclCpbError(f"heads={self.heads!r}: choose from single, multi.")
+        if self.memory is not None:
+            checks.whole("memory", self.memory, 1)
         colour = {"center": 0.5, "scale": 0.25} if self.trunk else {}
         scenario = Scenario("own data", (first,), self.heads, self.trunk, **colour)
         config = self.config or OWN_DATA
         return GrowingRun(GrowingLearner(scenario, config, self.seed, self.device, self.memory))
 
     def _have(self, run: GrowingRun, known: Known) -> None:
-        self.run_, self.known_ = run, known
-        self.nets_: dict[int, core.ProgressiveBNN] = {}  # that answer for a piece
-        self.classes_ = np.array(sorted(known.labels))
-        self.n_features_in_ = math.prod(known.shape)
+        """All of it at once: no interruption comes in between."""
+        self.__dict__.update(run_=run, knowns_=(known,), nets_={}, given_=self.get_params())
+
+    @property
+    def known_(self) -> Known:
+        """What is known of the data that were learned."""
+        learned = len(self.run_.stages)
+        return next(known for known in self.knowns_ if len(known.names) == learned)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        return np.array(sorted(self.known_.labels))
+
+    @property
+    def n_features_in_(self) -> int:
+        return math.prod(self.known_.shape)
 
     # ------------------------------------------------------------------------- answers
 
@@ -165,6 +193,7 @@ class ContinualClassifier:
     def score(self, x: Any, y: Any, task: Any = None) -> float:
         """The share of right answers."""
         x, y = intake.pair(x, y)
+        self._known().check_kind(y)
         return float(np.mean(self.predict(x, task) == y))
 
     def _answers(self, x: Any, task: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -176,7 +205,7 @@ class ContinualClassifier:
         chosen = least_in_doubt(answers).cpu().numpy()
         out = np.zeros((len(images), len(self.classes_)))
         doubts = np.zeros((2, len(images)))
-        place = {label: i for i, label in enumerate(self.classes_.tolist())}
+        place = {label: i for i, label in enumerate(sorted(self.known_.labels))}
         for which, (j, answer) in enumerate(zip(pieces, answers, strict=True)):
             mine = chosen == which
             codes = run.scenario.columns(j if self.heads == "multi" else len(run.stages) - 1)
@@ -189,13 +218,24 @@ class ContinualClassifier:
     def _learned(self) -> GrowingRun:
         if not hasattr(self, "run_"):
             raise RclCpbError("nothing is learned yet: call learn(x, y) first.")
+        check_idle(self.run_.method)
+        now = self.get_params()
+        if odd := [name for name in now if now[name] != self.given_[name]]:
+            raise RclCpbError(
+                f"{', '.join(odd)}: set anew since the first task was learned; set it back, or"
+                " learn anew with fit(x, y)."
+            )
         return self.run_
+
+    def _known(self) -> Known:
+        self._learned()
+        return self.known_
 
     def _pieces(self, task: Any) -> list[int]:
         """The pieces whose heads may answer: the last one of a task, or of every task."""
         names, last = self.known_.names, len(self.known_.names) - 1
         newest = {name: j for j, name in enumerate(names)}
-        if task is not None and task not in newest:
+        if task is not None and (isinstance(task, bool) or task not in names):
             raise RclCpbError(f"no task {task!r}: choose from {', '.join(map(str, newest))}.")
         if task is not None:
             return [newest[task]]
@@ -206,32 +246,20 @@ class ContinualClassifier:
     def _answer(self, images: np.ndarray, j: int) -> core.Prediction:
         """As a run answers for piece j in its last evaluation, draw for draw."""
         learner, scenario = self.run_.method, self.run_.scenario
-        if j not in self.nets_:
-            self.nets_[j] = learner.net_for(j)
+        last = len(self.run_.stages) - 1
+        if (last, j) not in self.nets_:
+            self.nets_[last, j] = learner.net_for(j)
         x = scenario.inputs(images, scenario.tasks[j], learner.device)
-        config, net, head = learner.config, self.nets_[j], learner.head(j)
+        config, net, head = learner.config, self.nets_[last, j], learner.head(j)
         mirror = config.test_mirror and scenario.trunk
-        with seeded(self.seed, len(self.run_.stages) - 1, "evaluate", j):
-            return core.predict(net, x, head, config.test_samples, mirror)
+        with seeded(self.seed, last, "evaluate", j):
+            return checks.finite(core.predict(net, x, head, config.test_samples, mirror))
 
     # ------------------------------------------------------------ what it is, and on disk
 
     def summary(self) -> str:
         """A line a piece, and what the network and its memory hold."""
-        run = self._learned()
-        learner, accuracy = run.method, run.stages[-1].accuracy or []
-        rows = []
-        for j, stage in enumerate(run.stages):
-            cells = [stage.pruned, stage.shared, stage.added, stage.hidden]
-            stored = str(len(learner.chosen[j]))
-            now = "" if math.isnan(accuracy[j]) else f"{100 * accuracy[j]:.1f}"
-            classes = [str(self.known_.labels[code]) for code in run.scenario.tasks[j].classes]
-            shown = ["" if not cell else " ".join(map(str, cell)) for cell in cells]
-            rows.append((stage.task, ", ".join(classes), *shown, stored, now))
-        header = ("task", "classes", "pruned", "borrowed", "added", "sizes", "stored", "accuracy %")
-        kept, bound = learner.stored(), "" if self.memory is None else f" of {self.memory}"
-        end = f"{learner.parameters():,} parameters; {kept}{bound} samples stored"
-        return f"{format_table(rows, header)}\n{end}"
+        return summary(self._learned(), self.known_.labels)
 
     def save(self, path: str | Path) -> None:
         """All that is needed to answer and to learn on, the stored samples, too; and its card."""
@@ -257,28 +285,10 @@ class ContinualClassifier:
             known, tasks = Known.of(tensors, facts["known"]), pieces(tensors, facts)
             run = made._new_run(tasks[0])
             run.restore(tasks, tensors, facts)
-        except (LookupError, TypeError, ValueError, RuntimeError) as error:
-            raise RclCpbError(f"{path} is not a classifier of this version.") from error
-        made._have(run, known)
+            made._have(run, known)
+            check_whole(run, known.labels, known.names)
+        except DAMAGE as error:
+            raise RclCpbError(
+                f"{path} is not a classifier of this version, or not for here ({plain(error)})."
+            ) from error
         return made
-
-    # scikit-learn's ways
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **changes: Any) -> Self:
-        known = self.get_params()
-        for name, value in changes.items():
-            if name not in known:
-                raise RclCpbError(f"no parameter {name!r}: choose from {', '.join(known)}.")
-            setattr(self, name, value)
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
-
-        tags = Tags(estimator_type="classifier", target_tags=TargetTags(required=True))
-        tags.classifier_tags = ClassifierTags()
-        tags.input_tags = InputTags(two_d_array=True, three_d_array=True)
-        return tags

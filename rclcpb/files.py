@@ -23,6 +23,10 @@ class RclCpbError(ValueError):
     """Something the user can put right; the message says what and how."""
 
 
+# What a forged file may lead to where it is taken apart; a file is then refused.
+DAMAGE = (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError)
+
+
 class Damaged(RclCpbError):
     """A file that was read and is not what it should be; any other error says nothing of it."""
 
@@ -59,6 +63,8 @@ def _at_once(path: str, flags: int) -> int:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Write to a file beside `path` that takes its place only when it is whole, on disk."""
+    if path.exists() and not path.is_file():  # root could put a file in /dev/null's place
+        raise RclCpbError(f"cannot write {path}: it is a folder, a pipe or a device.")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         make_folder(path.parent)

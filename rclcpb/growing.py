@@ -23,6 +23,8 @@ from rclcpb.method import Samples, below, seeded
 from rclcpb.records import Stage
 from rclcpb.runner import Run
 from rclcpb.scenarios import Scenario, Task
+from rclcpb.tables import format_table
+from rclcpb.undo import a_whole_task, alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,28 +129,39 @@ class GrowingRun(Run):
 
     def learn(self, task: Task, head: int = 0) -> None:
         """Learn one more task, or nothing of it; all that stays of it is what is stored."""
-        before, learned = (self.scenario.tasks, self.method.head_of), len(self.stages)
-        self.have((*before[0][:learned], task), [*before[1][:learned], head])
-        try:
-            self.learn_task()
-        except BaseException:
-            self.have(*before)
-            raise
-        chosen, method = self.method.chosen, self.method
-        pairs = zip(self.scenario.tasks, chosen, strict=True)
-        self.have(tuple(only(*pair) for pair in pairs), method.head_of)
-        method.chosen = [torch.arange(len(places), device=places.device) for places in chosen]
+        method, learned = self.method, len(self.stages)
+        with alone(method):
+            self.let_go()
+            tasks, head_of = self.scenario.tasks[:learned], method.head_of[:learned]
+            try:
+                self.have((*tasks, task), [*head_of, head])
+                with a_whole_task(self):
+                    self._learn_task(learned)
+            finally:
+                if len(self.stages) == learned:
+                    self.have(tasks, head_of)
+            self.let_go()
 
-    def have(self, tasks: tuple[Task, ...], head_of: list[int]) -> None:
-        self.scenario = self.method.scenario = replace(self.scenario, tasks=tasks)
-        self.method.head_of = head_of
+    def let_go(self) -> None:
+        """Of what is not stored; who was interrupted in it does it before anything else."""
+        chosen = self.method.chosen
+        pairs = [*zip(self.scenario.tasks, chosen, strict=False)]
+        if any(len(task.y_train) > len(places) for task, places in pairs):
+            left = [torch.arange(len(places), device=places.device) for places in chosen]
+            self.have(tuple(only(*pair) for pair in pairs), self.method.head_of, chosen=left)
+
+    def have(self, tasks: tuple[Task, ...], head_of: list[int], **more: Any) -> None:
+        """All of it at once: no interruption comes in between."""
+        scenario = replace(self.scenario, tasks=tasks) if tasks else self.scenario
+        self.method.__dict__.update(scenario=scenario, head_of=head_of, **more)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that is needed to go on: tensors, and JSON values."""
+        self.let_go()
         state = self.method.state()
         tensors = {f"method.{k}": v for k, v in state.items() if isinstance(v, Tensor)}
         for j, task in enumerate(self.scenario.tasks):
-            tensors |= {f"{j}.{name}": torch.from_numpy(getattr(task, name)) for name in ARRAYS}
+            tensors |= {f"{j}.{name}": torch.tensor(getattr(task, name)) for name in ARRAYS}
         about = [{"name": task.name, "classes": task.classes} for task in self.scenario.tasks]
         facts = {
             "method": {k: v for k, v in state.items() if not isinstance(v, Tensor)},
@@ -172,3 +185,39 @@ def pieces(tensors: dict[str, Tensor], facts: dict[str, Any]) -> list[Piece]:
         arrays = {name: tensors[f"{j}.{name}"].numpy() for name in ARRAYS}
         made.append(Piece(name=about["name"], classes=tuple(about["classes"]), **arrays))
     return made
+
+
+def summary(run: GrowingRun, labels: Sequence[Any]) -> str:
+    """A line a piece, and what the network and its memory hold."""
+    learner, accuracy = run.method, run.stages[-1].accuracy or []
+    rows = []
+    for j, stage in enumerate(run.stages):
+        cells = [stage.pruned, stage.shared, stage.added, stage.hidden]
+        stored = str(len(learner.chosen[j]))
+        now = "" if math.isnan(accuracy[j]) else f"{100 * accuracy[j]:.1f}"
+        classes = [str(labels[code]) for code in run.scenario.tasks[j].classes]
+        shown = ["" if not cell else " ".join(map(str, cell)) for cell in cells]
+        rows.append((stage.task, ", ".join(classes), *shown, stored, now))
+    header = ("task", "classes", "pruned", "borrowed", "added", "sizes", "stored", "accuracy %")
+    kept, bound = learner.stored(), "" if learner.memory is None else f" of {learner.memory}"
+    end = f"{learner.parameters():,} parameters; {kept}{bound} samples stored"
+    return f"{format_table(rows, header)}\n{end}"
+
+
+def check_whole(run: GrowingRun, labels: Sequence[Any], names: Sequence[Any]) -> None:
+    """Does what was restored from a file fit together? Else this fails."""
+    method, tasks = run.method, run.scenario.tasks
+    parts: list[Sequence[Any]] = [run.stages, method.head_of, names, method.chosen]
+    if method.learned != len(tasks) or {len(tasks)} != {*map(len, parts)}:
+        raise ValueError("it has not one of each a task")
+    if not all(isinstance(one, int | str) for one in (*labels, *names)):
+        raise ValueError("it has names that are none")
+    for j, stored in enumerate(method.coreset):
+        columns = len(run.scenario.columns(j))
+        outputs = method.net.heads[method.head(j)].shape[0]
+        single = run.scenario.heads == "single"
+        if columns > outputs or (columns < outputs and (j == len(tasks) - 1 or not single)):
+            raise ValueError("its heads are of other classes")
+        if stored.answers is not None and stored.answers.shape[1] != columns:
+            raise ValueError("its stored answers are of other classes")
+    summary(run, labels)

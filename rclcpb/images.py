@@ -9,6 +9,9 @@ import hashlib
 import math
 import os
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -66,6 +69,8 @@ def load_images(name: str, root: str | Path | None = None, published: bool = Tru
         return _embedded_digits()
     path = data_root(root) / f"{name}.npz"
     if not os.path.lexists(path):  # a link that leads nowhere is there
+        if not _FETCHES.get():
+            raise RclCpbError(f"no {path} here: `rclcpb data {name} --download` fetches it.")
         images = Images(*download(name, path.parent))
         if images.sha256() != SHA256.get(name, images.sha256()):
             raise RclCpbError(
@@ -77,6 +82,19 @@ def load_images(name: str, root: str | Path | None = None, published: bool = Tru
     if published:
         _verify(path, name, images)
     return images
+
+
+_FETCHES = ContextVar("_FETCHES", default=True)
+
+
+@contextmanager
+def nothing_fetched() -> Iterator[None]:
+    """Within it, an image set that is not on disk is missed, not downloaded."""
+    before = _FETCHES.set(False)
+    try:
+        yield
+    finally:
+        _FETCHES.reset(before)
 
 
 _VERIFIED: set[tuple[str, int, int]] = set()  # files whose checksum was right, by size and time

@@ -8,13 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from rclcpb import checks
+from rclcpb.checks import SPREAD
 from rclcpb.files import RclCpbError
+
+EXACT = 2**53  # above it, one float stands for several whole numbers
 
 
 def array(values: Any, what: str) -> np.ndarray:
     """Anything like an array as one of numpy."""
     if hasattr(values, "toarray"):
         raise RclCpbError(f"{what} is sparse: give {what}.toarray().")
+    if isinstance(values, np.ma.MaskedArray):
+        raise RclCpbError(f"{what} is masked: leave out or fill in what is masked.")
     if hasattr(values, "detach"):  # torch
         values = values.detach().cpu().numpy()
     elif hasattr(values, "to_numpy"):  # pandas
@@ -62,16 +68,58 @@ def labels(values: Any, count: int) -> np.ndarray:
         y = y[:, 0]  # a table of one column
     if y.shape != (count,):
         raise RclCpbError(f"{count} samples with labels {y.shape}: give one label a sample.")
-    if y.dtype.kind == "O":
-        y = np.array(y.tolist())  # words, or numbers, if all are of one kind
-    if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.round(y)).all():
+    if y.dtype.kind == "O" or isinstance(values, list | tuple):
+        given = y.tolist() if y.dtype.kind == "O" else values
+        if len(kinds := sorted({_kind(one) for one in given})) > 1:
+            raise RclCpbError(
+                f"y holds {' and '.join(kinds)}: give labels of one kind, and leave out the"
+                " samples that have none."
+            )
+        y = np.array(given) if y.dtype.kind == "O" else y
+    if y.dtype.kind == "f" and (np.abs(y) < EXACT).all() and (y == np.round(y)).all():
         return y.astype(np.int64)
     if y.dtype.kind not in "buiU":
         raise RclCpbError(
             f"Unknown label type: {y.dtype}, not whole numbers, words or truth values; for"
             " quantities, make classes of them first."
         )
+    if y.dtype.kind in "iu":
+        checks.labels("y", y)
     return y
+
+
+def _kind(label: Any) -> str:
+    """NaN stands for a label that is missing: it would be a number among words, or a word."""
+    if isinstance(label, str):
+        return "words"
+    if isinstance(label, bool | np.bool_):
+        return "truth values"
+    if isinstance(label, int | float | np.number):
+        return "numbers" if label == label else "NaN"
+    return type(label).__name__
+
+
+def to_test_on(test: Any, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What was given to test on, or none of these samples."""
+    if test is None:
+        return x[:0], y[:0]
+    if not isinstance(test, list | tuple) or len(test) != 2:
+        raise RclCpbError("test: give a pair (x, y) of samples and their labels.")
+    return pair(*test)
+
+
+def brightest(x: np.ndarray) -> float:
+    """The largest number of these samples, as the network reads them: bytes as 0 to 1."""
+    return float(np.abs(x).max(initial=0)) / (255 if x.dtype == np.uint8 else 1)
+
+
+def check_unit(x: np.ndarray) -> None:
+    """Images are not standardised: what is far from 1 would hardly be learned."""
+    if (top := brightest(x)) > SPREAD:
+        raise RclCpbError(
+            f"the samples reach {top:.4g}, and images are read as they are: give bytes (uint8,"
+            " read as 0 to 1) or floats near 1, or set standardise=True."
+        )
 
 
 def pair(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -105,18 +153,20 @@ class Known:
     scale: Scale | None
     labels: tuple[Any, ...] = ()  # by code, in the order met
     names: tuple[Any, ...] = ()  # of each piece's task
+    top: float = 0.0  # the largest number learned from, where nothing is standardised
 
     @staticmethod
     def of(tensors: dict[str, Any], facts: dict[str, Any]) -> Known:
         """What `state` was taken of."""
         scale = [tensors[f"scale.{i}"].numpy() for i in range(2) if "scale.0" in tensors]
         shape, labels, names = (tuple(facts[key]) for key in ("shape", "labels", "names"))
-        return Known(shape, Scale(*scale) if scale else None, labels, names)
+        return Known(shape, Scale(*scale) if scale else None, labels, names, facts.get("top", 0.0))
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Tensors and JSON values."""
         tensors = {f"scale.{i}": torch.from_numpy(part) for i, part in enumerate(self.scale or ())}
-        return tensors, {"shape": self.shape, "labels": self.labels, "names": self.names}
+        names = "shape", "labels", "names", "top"
+        return tensors, {name: getattr(self, name) for name in names}
 
     def inputs(self, x: np.ndarray) -> np.ndarray:
         """Samples as the network gets them; of another shape, they are refused."""
@@ -127,22 +177,47 @@ class Known:
                     f" {self.shape[0]} features as input."
                 )
             raise RclCpbError(f"samples of shape {x.shape[1:]}; those before had {self.shape}.")
-        if self.scale:
-            return self.scale(x)
-        return x if x.dtype == np.uint8 else x.astype(np.float32)
+        if not self.scale:
+            self.check_range(x)
+        if x.dtype == np.uint8 and not self.scale:
+            return x
+        with np.errstate(over="ignore"):
+            single = self.scale(x) if self.scale else x.astype(np.float32)
+        if not np.isfinite(single).all():
+            raise RclCpbError("x holds numbers too large to compute with: scale or drop them.")
+        return single
 
-    def having(self, name: Any, y: np.ndarray) -> Known:
-        """With one more piece and the labels that are new in it."""
-        if not isinstance(name, str | int):
-            raise RclCpbError(f"task={name!r}: name it with a word or a whole number.")
-        found = np.unique(y).tolist()
-        if self.labels and type(found[0]) is not type(self.labels[0]):
+    def check_range(self, x: np.ndarray) -> None:
+        """In the unit of what was learned: bytes are 0 to 1, and 0-255 as floats is another."""
+        top = brightest(x)
+        other = x.dtype == np.uint8 and self.top > SPREAD
+        if self.top and (top > SPREAD * self.top or other):
             raise RclCpbError(
-                f"labels like {found[0]!r}; those before were like {self.labels[0]!r}: give"
-                " labels of one kind."
+                f"samples that reach {top:.4g}, and those learned from reached {self.top:.4g}"
+                " (bytes are read as 0 to 1): give all in one unit."
             )
-        new = tuple(label for label in found if label not in self.labels)
-        return replace(self, labels=self.labels + new, names=(*self.names, name))
+
+    def having(self, name: Any, y: np.ndarray, x: np.ndarray) -> Known:
+        """With one more piece and the labels that are new in it."""
+        number = len(self.names) + 1
+        while name is None and f"task {number}" in self.names:
+            number += 1
+        name = f"task {number}" if name is None else name
+        if not isinstance(name, str | int) or isinstance(name, bool):
+            raise RclCpbError(f"task={name!r}: name it with a word or a whole number.")
+        self.check_kind(y)
+        self.inputs(x)
+        new = tuple(label for label in np.unique(y).tolist() if label not in self.labels)
+        names, top = (*self.names, name), max(self.top, 0.0 if self.scale else brightest(x))
+        return replace(self, labels=self.labels + new, names=names, top=top)
+
+    def check_kind(self, y: np.ndarray) -> None:
+        """A number is no word, whatever it looks like."""
+        if self.labels and len(y) and type(y[:1].tolist()[0]) is not type(self.labels[0]):
+            raise RclCpbError(
+                f"labels like {y[:1].tolist()[0]!r}; those before were like {self.labels[0]!r}:"
+                " give labels of one kind."
+            )
 
     def codes(self, y: np.ndarray) -> np.ndarray:
         code = {label: i for i, label in enumerate(self.labels)}

@@ -127,6 +127,11 @@ def _digests(job: Job, record: Record, known: Data) -> tuple[str, str]:
 def _run_locked(job: Job, progress: bool, asked: Asked) -> Record:
     if (record := recorded(job)) is not None:
         return record
+    if (job.start or job.keep) and not issubclass(METHODS[job.method].learner, core.Learner):
+        raise RclCpbError(
+            f"{job.method} has no network that is kept or started from: leave out --keep and"
+            " --start."
+        )
     for part in job.path.parent.glob(f".{glob.escape(job.path.stem)}.*.part"):
         part.unlink(missing_ok=True)  # a process was killed while it wrote this
     scenario = make_scenario(job.scenario, job.seed, job.data_dir)

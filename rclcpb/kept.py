@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Self, cast
 
+import torch
 from torch import Tensor, nn
 
 from rclcpb import __version__, checks
-from rclcpb.files import RclCpbError, load_tensors, save_tensors
+from rclcpb.files import DAMAGE, RclCpbError, load_tensors, save_tensors
 from rclcpb.method import Shape, below, seeded
 
 NUMBERS = ("mu", "rho", "prior_mu", "prior_rho")  # of a layer, one vector each
@@ -73,6 +74,14 @@ class KeptNetwork(nn.Module):
             layer.become(form, below(f"{name}.", numbers))
         if self.state_dict().keys() != numbers.keys():
             raise RclCpbError("the file has numbers of other layers than it names.")
+        self.answer_once()
+
+    @torch.no_grad()
+    def answer_once(self: Any) -> None:
+        """Do the layers fit together? Else this fails."""
+        with seeded("once"):
+            for head in range(len(self.heads)):
+                self.seen_by(head)(torch.zeros(1, *self.image_shape, device=self.device), head)
 
     def save(self, path: str | Path, about: dict[str, Any] | None = None) -> None:
         """Write the network, and what a user of it should know (`about`)."""
@@ -92,6 +101,6 @@ class KeptNetwork(nn.Module):
                 net = make(shape, hidden, given, "trunk.0" in layers)
             net.become(layers, tensors)
             net.about = facts["about"]
-        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        except DAMAGE as error:
             raise RclCpbError(f"{path} is not a network of this version.") from error
         return net.to(checks.device(device))

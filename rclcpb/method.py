@@ -157,17 +157,27 @@ def moments(of: torch.optim.Optimizer | dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_moments(optimizer: torch.optim.Optimizer, under_way: dict[str, Any]) -> int:
-    """Put the moments of a fit under way back; the rounds it had."""
-    state = optimizer.state_dict()
-    shapes = [p.shape for group in optimizer.param_groups for p in group["params"]]
-    for name, value in under_way["moments"].items():
-        i, key = name.split(".")
-        if value.dim() and value.shape != shapes[int(i)]:
-            raise RclCpbError(
-                "the optimiser's state is of another network: start this run over, or delete its"
-                " checkpoint."
-            )
-        state["state"].setdefault(int(i), {})[key] = value.clone()  # steps change it in place
+    """Put the moments of a fit under way back; the rounds it had.
+
+    Each must be there and have its shape: a fused step writes where that says.
+    """
+    state, found = optimizer.state_dict(), under_way["moments"]
+    kinds = ("exp_avg", "exp_avg_sq") if isinstance(optimizer, torch.optim.Adam) else ("mean",)
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    shapes = {f"{i}.{kind}": p.shape for i, p in enumerate(parameters) for kind in kinds}
+    shapes |= {f"{i}.step": torch.Size() for i in range(len(parameters))}
+    right = found.keys() == shapes.keys() and all(
+        found[name].shape == shape and found[name].dtype == torch.float32
+        for name, shape in shapes.items()
+    )
+    if not right:
+        raise RclCpbError(
+            "the optimiser's state is of another network: start this run over, or delete its"
+            " checkpoint."
+        )
+    for name, value in found.items():
+        i, kind = name.split(".")
+        state["state"].setdefault(int(i), {})[kind] = value.clone()  # steps change it in place
     optimizer.load_state_dict(state)  # which moves them to the device
     return int(under_way["rounds"])
 

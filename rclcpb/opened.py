@@ -21,7 +21,7 @@ from torch import Tensor
 import rclcpb_core as core
 from rclcpb import checks, intake
 from rclcpb.estimator import ContinualClassifier
-from rclcpb.files import RclCpbError, load_tensors, plain, read_whole, replacing
+from rclcpb.files import DAMAGE, RclCpbError, load_tensors, plain, read_whole, replacing
 from rclcpb.inference import least_in_doubt
 from rclcpb.method import seeded
 
@@ -54,7 +54,9 @@ class Opened:
     shape: tuple[int, ...]  #: of an image
     center: Tensor
     scale: Tensor
+    config: core.Config
     about: dict[str, Any]
+    known: intake.Known  #: in which unit it learned
 
     def inputs(self, images: np.ndarray) -> Tensor:
         """Images (N, ...), bytes or floats, as the network reads them."""
@@ -63,7 +65,7 @@ class Opened:
             raise RclCpbError(
                 f"images {images.shape}: this network reads (N, {', '.join(map(str, self.shape))})."
             )
-        x = pixels(images)
+        x = pixels(self.known.inputs(images) if self.known.scale is None else images)
         if not x.isfinite().all():
             raise RclCpbError("the images hold NaN or infinity: clean or drop these.")
         x = (x - self.center) / self.scale
@@ -81,10 +83,10 @@ class Opened:
     def ask(self, images: np.ndarray, task: str | None = None, seed: int = 0) -> Answers:
         """The likeliest label of each image; of several heads, the one least in doubt says it."""
         x, heads = self.inputs(images), self.heads(task)
-        config = self.about.get("config", {})
-        draws = config.get("test_samples", 10), bool(config.get("test_mirror") and self.net.trunk)
+        mirror = self.config.test_mirror and bool(self.net.trunk)
+        draws = self.config.test_samples, mirror
         with seeded(seed, "ask"):
-            told = [core.predict(self.net, x, head, *draws) for head in heads]
+            told = [checks.finite(core.predict(self.net, x, head, *draws)) for head in heads]
         chosen = least_in_doubt(told).tolist()
         rows = [one.probabilities.max(1) for one in told]
         label, task_of, doubts = [], [], torch.zeros(3, len(x))
@@ -116,12 +118,16 @@ def open_kept(path: str | Path) -> Opened:
             raise ValueError("its card is of another network")
         if math.prod(shape) != math.prod(net.image_shape):
             raise ValueError("its card is of other images")
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        if not all(isinstance(label, int | str) for of in labels for label in of):
+            raise ValueError("its card has labels that are none")
+        config = core.Config.from_json(net.about.get("config", {}))
+    except DAMAGE as error:
         raise RclCpbError(
             f"{path} does not say what it reads and answers ({plain(error)}): keep a network with"
             " `rclcpb run --keep`, or save a ContinualClassifier."
         ) from error
-    return Opened(net, tasks, labels, shape, center, scale, net.about)
+    known = intake.Known(shape, None, top=1.0)  # a run's image sets are bytes, read as 0 to 1
+    return Opened(net, tasks, labels, shape, center, scale, config, net.about, known)
 
 
 def of_classifier(classifier: ContinualClassifier) -> Opened:
@@ -134,8 +140,8 @@ def of_classifier(classifier: ContinualClassifier) -> Opened:
     center, scale = (torch.tensor(float(one)) for one in (scenario.center, scenario.scale))
     if known.scale:
         center, scale = (torch.from_numpy(part).float() for part in known.scale)
-    about = {"config": run.method.config.as_json()}
-    return Opened(run.method.net, tasks, labels, known.shape, center, scale, about)
+    config, net = run.method.config, run.method.net
+    return Opened(net, tasks, labels, known.shape, center, scale, config, {}, known)
 
 
 # --------------------------------------------------------------------------------- files

@@ -55,6 +55,13 @@ class Resumable(Method):
                 f"the network to start from reads images {start.image_shape} with layers"
                 f" {', '.join(kept)}; this run needs {self.image_shape} and {', '.join(new)}."
             )
+        if self.config.new_into_old != "none":
+            if grown := [name for name, form in kept.items() if len(form.get("steps", ())) > 1]:
+                raise RclCpbError(
+                    f"the network to start from has grown with new_into_old='none' ({grown[0]}"
+                    " lacks weights): set that, too."
+                )
+            kept = {name: {"shape": form["shape"]} for name, form in kept.items()}
         net = copy.deepcopy(self.net)
         net.become(kept, body.state_dict())
         return net
@@ -107,6 +114,8 @@ class Resumable(Method):
             indices.append(index.to(self.device))
             coreset.append(data.rows(indices[task]))
         for t, told in below("answers.", state).items():
+            if told.shape[:1] != coreset[int(t)].y.shape or told.dtype != torch.float32:
+                raise RclCpbError(f"stored answers: {told.dtype} {tuple(told.shape)} do not fit.")
             coreset[int(t)] = coreset[int(t)]._replace(answers=told.to(self.device, copy=True))
         structure, under_way = copy.deepcopy(state["structure"]), {}
         if state["rounds"]:

@@ -26,7 +26,7 @@ from rclcpb.method import Method, Round, Samples, samples, seeded
 from rclcpb.presets import METHODS, preset
 from rclcpb.records import Record, Stage
 from rclcpb.scenarios import Scenario
-from rclcpb.undo import a_whole_task
+from rclcpb.undo import a_whole_task, alone
 
 
 class Hook:
@@ -45,6 +45,14 @@ class Hook:
         """Where a task is interrupted, by an error or by Ctrl-C."""
 
 
+def checked_hooks(hooks: Any) -> Sequence[Hook]:
+    if not isinstance(hooks, Sequence):
+        raise RclCpbError("hooks: give a list of them, if only of one.")
+    for hook in hooks:
+        checks.instance("hook", hook, Hook)
+    return hooks
+
+
 class Run:
     """A method learns a scenario; iterate over it: a `Stage` comes out after each task.
 
@@ -54,12 +62,8 @@ class Run:
 
     def __init__(self, method: Method, hooks: Sequence[Hook] = (), progress: bool = False) -> None:
         checks.instance("method", method, Method)
-        if not isinstance(hooks, Sequence):
-            raise RclCpbError("hooks: give a list of them, if only of one.")
-        for hook in hooks:
-            checks.instance("hook", hook, Hook)
-        self.method, self.scenario, self.seed = method, method.scenario, method.seed
-        self.hooks = [*([Bar()] if progress else []), *hooks]
+        self.method, self.seed = method, method.seed
+        self.hooks = [*([Bar()] if progress else []), *checked_hooks(hooks)]
         self.stages: list[Stage] = []
         self.stage: Stage | None = None  # of a task under way
         self.spent = 0.0  # seconds, of that task
@@ -67,6 +71,10 @@ class Run:
         # a core's own time says what a run costs, whatever else the machine does
         self.clock = time.process_time if alone else time.perf_counter
         self.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.method.scenario
 
     def __iter__(self) -> Iterator[Stage]:
         tasks = len(self.scenario.tasks)
@@ -78,7 +86,7 @@ class Run:
 
     def learn_task(self) -> Stage:
         """The next task as a whole, or nothing of it."""
-        with a_whole_task(self):
+        with alone(self.method), a_whole_task(self):
             return self._learn_task(len(self.stages))
 
     def _learn_task(self, t: int) -> Stage:

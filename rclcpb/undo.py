@@ -42,6 +42,7 @@ class _Turn:
         self.lock = threading.Lock()
 
     def undo(self) -> None:
+        """Back to before the task, if one was interrupted."""
         if self.before is not None:
             self.before.bring_back()
             self.before = None
@@ -50,13 +51,25 @@ class _Turn:
 _turns: WeakKeyDictionary[Method, _Turn] = WeakKeyDictionary()
 
 
+def check_idle(method: Method) -> None:
+    """A learner in the midst of a task can neither learn another nor answer."""
+    if _turns.setdefault(method, _Turn()).lock.locked():
+        raise RclCpbError("this learner is in the midst of a task: wait until that has ended.")
+
+
+@contextmanager
+def alone(method: Method) -> Iterator[None]:
+    """Within it, nobody else has this method learn."""
+    check_idle(method)
+    with _turns[method].lock:
+        yield
+
+
 @contextmanager
 def a_whole_task(run: Any) -> Iterator[None]:
-    """Within it, a task of the run's method happens, or nothing does."""
-    turn = _turns.setdefault(run.method, _Turn())
-    if turn.lock.locked():
-        raise RclCpbError("this learner is in the midst of a task: wait until that has ended.")
-    with turn.lock, full_precision(), torch.enable_grad():
+    """Within it, which is within `alone`, a task of the method happens, or nothing does."""
+    turn = _turns[run.method]
+    with full_precision(), torch.enable_grad():
         turn.undo()  # a second interruption may have come while the first was undone
         state = run.method.state()
         check_place(run, state)
@@ -66,8 +79,9 @@ def a_whole_task(run: Any) -> Iterator[None]:
             yield
             turn.before = None  # from here on it has happened
         except BaseException as error:
+            nothing = turn.before is not None
             turn.undo()
-            if type(error) is KeyboardInterrupt:
+            if nothing and type(error) is KeyboardInterrupt:
                 error.add_note(GO_ON)
             for hook in run.hooks:
                 hook.on_stop(run)

@@ -24,12 +24,6 @@ settings.register_profile("rclcpb", deadline=None, max_examples=25, derandomize=
 settings.load_profile("rclcpb")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--kills", type=int, default=20, help="how often the kill -9 test kills its runs"
-    )
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What the attack counted, if it was run."""
     ended = [report for reports in terminalreporter.stats.values() for report in reports]

@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 import pytest
 import tiny
+from distributed import Client
 
 import rclcpb_core as core
 from rclcpb import images
@@ -108,7 +109,10 @@ def cluster(
         wait_for(lambda: note.exists() and "address" in note.read_text(), scheduler)
         address = json.loads(note.read_text())["address"]
         threads = ["--no-nanny", "--nthreads", "2", "--local-directory", str(folder)]
-        yield address, [scheduler, *(start("worker", address, *threads) for _ in range(workers))]
+        working = [start("worker", address, *threads) for _ in range(workers)]
+        with Client(address, timeout=300) as client:  # else the first might do all the work
+            client.wait_for_workers(workers, timeout=300)
+        yield address, [scheduler, *working]
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 
 from rclcpb.files import RclCpbError
+from rclcpb.kept import KeptNetwork
 from rclcpb.method import Round, Samples, seeded
 from rclcpb_core import Learner, ProgressiveBNN
 
@@ -20,6 +21,9 @@ class StoredImagesAlone(Learner):
         super().check()
         if not (self.config.coreset and self.config.replay):
             raise RclCpbError("coreset-only needs a coreset above 0 and replay=True.")
+
+    def body_of(self, start: KeptNetwork) -> KeptNetwork:
+        raise RclCpbError("coreset-only begins anew at every task: leave out the start.")
 
     def begin(self, t: int, data: Samples) -> None:
         with seeded(self.seed, t, "structure"):

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rclcpb import method
+from rclcpb import checks, method
 from rclcpb.coreset import by_class
 from rclcpb.files import RclCpbError
 from rclcpb.method import Method, Round, Samples, batches, samples, seeded
@@ -232,9 +232,27 @@ class PlainMethod(Method):
             self.net = self.network()
             self.enlarge(self.task)
         self.net.load_state_dict(method.below("net.", state))
+        self.check_kept()
         if "rounds" in state:
             moments = method.below("moments.", state)
             self.under_way = {"rounds": state["rounds"], "moments": moments}
+
+    def check_kept(self) -> None:
+        """Is what is kept of the kind and the size that it has, or had at an earlier task?"""
+        largest = {name: value.shape for name, value in self.net.named_parameters()}
+        for name, value in self.kept.items():
+            kind, _, of = name.partition(".")
+            if kind == "memory":
+                samples = len(self.scenario.tasks[int(of)].y_train)
+                checks.stored(value, samples, self.config.memory)
+                continue
+            rows = len(self.kept.get(f"memory.{of}", ()))
+            most = largest[of] if of in largest else (rows, self.outputs(self.task))
+            first = len(value) <= most[0] if of in largest else len(value) == rows
+            if value.dtype != torch.float32 or value.dim() != len(most) or not first:
+                raise RclCpbError(f"{name}: {value.dtype} {tuple(value.shape)} does not fit.")
+            if of in largest and value.shape[1:] != most[1:]:
+                raise RclCpbError(f"{name}: {tuple(value.shape)} is of another layer.")
 
 
 class Finetune(PlainMethod):

@@ -23,7 +23,6 @@ from rclcpb.jobs import Job, run_job
 pytestmark = pytest.mark.long
 JobMaker = Callable[..., Job]
 KILLS, INTERRUPTS = 200, 50
-KILLED = ("one head", "heads", "plus, one head", "natural, one head", "memoryless, heads")
 
 
 def kept(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -35,12 +34,12 @@ def test_kill_9(tally: Tally, job: JobMaker, monkeypatch: pytest.MonkeyPatch) ->
     """At random moments; record and network are bit for bit those of a run that was left alone."""
     monkeypatch.setattr(os, "fsync", lambda _: None)  # a kill leaves the system's memory alone
     rng = random.Random(18)
-    for name in KILLED:
-        whole, killed = (job(KINDS[name], of, epochs=3) for of in ("whole", "killed"))
+    for name, kind in KINDS.items():
+        whole, killed = (job(kind, f"{of}/{name}", epochs=3) for of in ("whole", "killed"))
         began = time.monotonic()
         record = content(run_job(whole))
         network, most = kept(whole.network), time.monotonic() - began
-        left, kills = KILLS // len(KILLED), 0  # since it was last done
+        left, kills = -(-KILLS // len(KINDS)), 0  # since it was last done
         while left:
             killing = killed_after(rng.uniform(0, most), partial(run_job, killed))
             left, kills = left - killing, kills + killing
@@ -56,7 +55,7 @@ def test_kill_9(tally: Tally, job: JobMaker, monkeypatch: pytest.MonkeyPatch) ->
             assert not left_over, left_over  # neither a checkpoint nor a half of a file
             for one in files(killed.path.parent):
                 (killed.path.parent / one).unlink()
-    assert tally.total() == KILLS
+    assert tally.total() >= KILLS
 
 
 SET_UP = """
@@ -91,7 +90,7 @@ def executed(client: Any, code: str) -> tuple[str, str]:
         if message["msg_type"] == "stream" and message["content"]["name"] == "stdout":
             said.append(message["content"]["text"])
 
-    reply = client.execute_interactive(code, output_hook=hear, timeout=120)
+    reply = client.execute_interactive(code, output_hook=hear, timeout=600)
     return "".join(said).strip(), reply["content"].get("ename", "")
 
 

@@ -65,6 +65,7 @@ ORDER = (
     "rclcpb.inference",
     "rclcpb.intake",
     "rclcpb.growing",
+    "rclcpb.contract",
     "rclcpb.estimator",
     "rclcpb.streams",
     "rclcpb.opened",
@@ -332,6 +333,12 @@ def test_no_six_lines_stand_twice(tmp_path: Path) -> None:
     once.write_text("a = 1\n\nb = 2\nc = 3\n# why\nd = 4\ne = 5\nf = 6\n")
     again.write_text("def g():\n    a = 1\n    b = 2\n    c = 3\n    d = 4\n    e = 5\n    f = 6\n")
     assert repeated([once, again]) == [["once.py:1", "again.py:2"]]
+
+
+def test_files_of_tests_have_names_of_their_own() -> None:
+    """pytest imports each by its name alone: two of one name, and `make test` runs none at all."""
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
+    assert len(names) > 40 and sorted(set(names)) == sorted(names)
 
 
 # ------------------------------------------------------------------------- the formatter

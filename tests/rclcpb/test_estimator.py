@@ -229,6 +229,52 @@ def test_a_task_that_is_interrupted_has_not_happened(heads: Any) -> None:
     assert tiny.same(a, b) and plain.classes_.tolist() == other.classes_.tolist()
 
 
+@pytest.mark.parametrize("place", ["let_go", "_have"])
+def test_a_task_that_has_happened_is_known_whatever_comes_then(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C after the last of its work, before the books are closed."""
+    tasks = [tiny.images(pair, 24, np.random.default_rng(0)) for pair in tiny.PAIRS]
+    plain, other = (ContinualClassifier(tiny.config(epochs=1), memory=9) for _ in range(2))
+    for made in (plain, other):
+        made.learn(*tasks[0])
+    plain.learn(*tasks[1])
+    kind = ContinualClassifier if place == "_have" else type(other.run_)
+    calls = [] if place == "_have" else [True]  # let_go is called at the start, too
+
+    def stop(self: Any, *_: Any) -> None:
+        if not calls:
+            raise KeyboardInterrupt
+        calls.pop()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, place, stop)
+        with pytest.raises(KeyboardInterrupt):
+            other.learn(*tasks[1])
+    assert other.classes_.tolist() == [0, 1, 2, 3]
+    assert (other.predict_proba(tasks[1][0]) == plain.predict_proba(tasks[1][0])).all()
+    for made in (plain, other):
+        made.learn(*tasks[2])
+    assert (other.predict_proba(tasks[2][0]) == plain.predict_proba(tasks[2][0])).all()
+    assert [len(t.y_train) for t in other.run_.scenario.tasks] == [3, 3, 3]
+
+
+def test_in_the_midst_of_a_task_nobody_else_is_served() -> None:
+    """Nor is the task under way disturbed."""
+    x, y = table((0, 1))
+    plain, made = (ContinualClassifier(tiny.config(epochs=2)).learn(x, y) for _ in range(2))
+    said: list[str] = []
+
+    def meanwhile(run: Run, done: int) -> None:
+        for ask in (lambda: made.predict(x), lambda: made.learn(x[:9], y[:9], test=(x, y))):
+            with pytest.raises(RclCpbError, match="in the midst of a task"):
+                ask()
+            said.append("once")
+
+    made.learn(x, y, hooks=[AtEveryRound(meanwhile)])
+    assert len(said) == 4 and (made.predict_proba(x) == plain.learn(x, y).predict_proba(x)).all()
+
+
 @pytest.mark.parametrize("heads", ["single", "multi"])
 def test_saved_and_loaded_it_goes_on_as_if_nothing_had_been(heads: Any, tmp_path: Path) -> None:
     tasks = [table((0, 1)), table((2, 3), seed=1), table((0, 1), seed=2)]
@@ -310,7 +356,27 @@ def test_the_summary_says_what_happened() -> None:
         (lambda c, x, y: c.predict(x, task="nine"), "no task 'nine': choose from task 1"),
         (lambda c, x, y: c.set_params(colour=1), "no parameter 'colour'"),
         (lambda c, x, y: ContinualClassifier().predict(x), "nothing is learned yet"),
-        (lambda c, x, y: ContinualClassifier(heads="two").learn(x, y), "single, multi"),
+        (lambda c, x, y: ContinualClassifier(heads="two").learn(x, y), "multi, single"),
+        # what would be learned or answered, and wrong
+        (lambda c, x, y: c.learn(np.ma.masked_greater(x, 9), y), "x is masked"),
+        (lambda c, x, y: c.learn(x, np.ma.masked_equal(y, 1)), "y is masked"),
+        (lambda c, x, y: c.learn(x[:3], [1, "1", 0]), "y holds numbers and words"),
+        (lambda c, x, y: c.learn(x[:3], pd.Series(["a", None, "b"])), "leave out the samples"),
+        (lambda c, x, y: c.learn(x[:3], [0, True, 1]), "numbers and truth values"),
+        (lambda c, x, y: c.learn(x, y * 1e300), "Unknown label type"),
+        (lambda c, x, y: c.learn(x, y.astype(np.uint64) + np.uint64(2**63)), "2\\*\\*63 or more"),
+        (lambda c, x, y: c.learn(x, y, test=(x,)), "a pair"),
+        (lambda c, x, y: c.learn(x, y, test=x), "a pair"),
+        (lambda c, x, y: c.learn(x, y, hooks=[5]), "give a Hook"),
+        (lambda c, x, y: c.learn(x, y, task=True), "a word or a whole number"),
+        (lambda c, x, y: c.predict(x, task=["task 1"]), "no task"),
+        (lambda c, x, y: c.predict(x * 1e25), "far from all that it learned"),
+        (lambda c, x, y: c.predict(x * 1e300), "too large to compute with"),
+        (lambda c, x, y: c.score(x, y.astype(str)), "labels of one kind"),
+        (lambda c, x, y: ContinualClassifier(memory=2.5).learn(x, y), "whole number"),
+        (lambda c, x, y: ContinualClassifier(memory=0).learn(x, y), "1 or more"),
+        (lambda c, x, y: ContinualClassifier(standardise="no").learn(x, y), "True or False"),
+        (lambda c, x, y: c.fit(x, None), "one a sample"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_changes_nothing(call: Any, words: str) -> None:
@@ -320,6 +386,54 @@ def test_a_mistake_is_one_sentence_and_changes_nothing(call: Any, words: str) ->
     with pytest.raises(RclCpbError, match=words):
         call(made, x, y)
     assert (made.predict_proba(x) == before).all() and len(made.run_.stages) == 1
+
+
+@pytest.mark.parametrize("change", [{"heads": "multi"}, {"seed": 7}, {"config": tiny.config()}])
+def test_what_is_set_anew_in_between_is_not_what_was_learned(change: dict, tmp_path: Path) -> None:
+    x, y = table((0, 1))
+    made = ContinualClassifier(tiny.config(epochs=1)).learn(x, y)
+    before, old = made.predict_proba(x), made.get_params()
+    made.set_params(**change)
+    for ask in (lambda: made.predict(x), lambda: made.learn(x, y), lambda: made.save(tmp_path)):
+        with pytest.raises(RclCpbError, match=f"{next(iter(change))}: set anew since"):
+            ask()
+    assert (made.set_params(**old).predict_proba(x) == before).all()
+    assert len(made.set_params(**change).fit(x, y).predict(x)) == len(x)
+
+
+def test_samples_come_in_one_unit() -> None:
+    """Bytes are read as 0 to 1: the same images as other numbers would be answered at random."""
+    x, y = tiny.images((0, 1), 24, np.random.default_rng(0))
+    config = tiny.config(epochs=1, coreset=0, replay=False)
+    made = ContinualClassifier(config).learn(x, y)
+    p = made.predict_proba(x)
+    assert np.abs(made.predict_proba(x / np.float32(255)) - p).max() < 1e-5
+    for other in (x.astype(float), x.astype(int), x.tolist()):
+        for ask in (lambda x=other: made.predict(x), lambda x=other: made.learn(x, y + 2)):
+            with pytest.raises(RclCpbError, match="give all in one unit"):
+                ask()
+        with pytest.raises(RclCpbError, match="images are read as they are"):
+            ContinualClassifier(config).learn(other, y)
+    raw = ContinualClassifier(config, standardise=False).learn(x.astype(float), y)
+    with pytest.raises(RclCpbError, match="give all in one unit"):
+        raw.predict(x)
+    scaled = ContinualClassifier(config, standardise=True).learn(x, y)
+    assert (scaled.predict_proba(x) == scaled.predict_proba(x.tolist())).all()
+
+
+def test_what_it_is_tested_on_stays_what_it_was() -> None:
+    x, y = tiny.images((0, 1), 24, np.random.default_rng(0))
+    mine = x.copy()
+    made = ContinualClassifier(tiny.config(epochs=1)).learn(x, y, test=(mine, y))
+    mine[:] = 0
+    assert (made.run_.scenario.tasks[0].x_test == x).all()
+
+
+def test_a_task_without_a_name_is_a_task_of_its_own() -> None:
+    x, y = table((0, 1))
+    made = ContinualClassifier(tiny.config(epochs=1), "multi").learn(x, y, task="task 2")
+    assert made.learn(x[::-1], y).run_.method.head_of == [0, 1]
+    assert made.known_.names == ("task 2", "task 3")
 
 
 # ------------------------------------------------------------------------- scikit-learn

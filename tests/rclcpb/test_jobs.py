@@ -486,15 +486,6 @@ def test_killed_at_random_moments_a_run_ends_bit_for_bit_the_same(
     killed_until_done(KINDS["plus, one head"], 4, job, methods, tmp_path)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", KINDS)
-def test_every_kind_of_run_survives_many_kills(
-    name: str, job: JobMaker, methods: list[Method], tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
-    kills = -(-pytestconfig.getoption("--kills") // len(KINDS))  # of all kinds together
-    killed_until_done(KINDS[name], kills, job, methods, tmp_path)
-
-
 def test_a_record_is_json_that_others_read(job: JobMaker, tmp_path: Path) -> None:
     run_job(job(config=tiny.config(epochs=1)))
     values = json.loads((tmp_path / "run.json").read_text())

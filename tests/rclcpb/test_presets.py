@@ -119,5 +119,5 @@ def test_what_is_not_in_the_registry() -> None:
         preset("nothing")
     with pytest.raises(RclCpbError, match="no scenario 'ta-cifar100-5k'"):
         make_scenario("ta-cifar100-5k")
-    with pytest.raises(RclCpbError, match="seed -1: give a seed of 0 or more"):
+    with pytest.raises(RclCpbError, match="seed=-1: must be 0 or more"):
         make_scenario("pmnist-5k", -1)
