@@ -172,6 +172,18 @@ TOO_WIDE = """() => [document.documentElement.scrollWidth, [...document.querySel
     'article figure, article figcaption, article input, article p')]
   .filter(e => !e.closest('table') && e.getBoundingClientRect().right > 391)
   .map(e => e.outerHTML.slice(0, 99))]"""  # pictures and tables move inside themselves
+COLLIDE = """() => { const found = [];
+  document.querySelectorAll('article figure svg, article .rcl-wide svg').forEach(svg => {
+    const edge = svg.getBoundingClientRect();
+    const texts = [...svg.querySelectorAll('text')].filter(t => t.textContent.trim())
+      .map(t => [t.textContent, t.getBoundingClientRect()]).filter(([, r]) => r.width);
+    for (const [t, r] of texts) if (r.left < edge.left - 2 || r.right > edge.right + 2
+      || r.top < edge.top - 2 || r.bottom > edge.bottom + 2) found.push(`cut: ${t}`);
+    texts.forEach(([a, r], i) => texts.slice(i + 1).forEach(([b, s]) => {
+      const wide = Math.min(r.right, s.right) - Math.max(r.left, s.left);
+      const high = Math.min(r.bottom, s.bottom) - Math.max(r.top, s.top);
+      if (wide > 5 && high > 0.3 * Math.min(r.height, s.height)) found.push(`${a} on ${b}`) })) });
+  return found }"""
 PLAY = """async () => { const bad = [], wait = ms => new Promise(done => setTimeout(done, ms));
   const players = [...document.querySelectorAll('.rcl-player')];
   const state = p => JSON.stringify([p.firstElementChild.outerHTML,
@@ -196,6 +208,7 @@ def seen(tab: Page, base: str, trouble: list[str]) -> dict[str, dict[str, Any]]:
         go(tab, f"{base}/{name}.html")
         page = tab.evaluate(LOOK)
         page["light"] = tab.evaluate(CONTRAST) + tab.evaluate(FAINT)
+        page["collide"] = tab.evaluate(COLLIDE)
         page["players"] = tab.evaluate(PLAY)
         tab.evaluate(DARK, "dark")
         page["dark"] = tab.evaluate(CONTRAST) + tab.evaluate(FAINT)
@@ -224,6 +237,39 @@ def test_a_page_is_legible_in_light_and_dark(seen: dict[str, Any], name: str) ->
 @pytest.mark.parametrize("name", PAGES)
 def test_a_phone_does_not_scroll_sideways(seen: dict[str, Any], name: str) -> None:
     assert seen[name]["width"] <= 390 and seen[name]["too wide"] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_word_in_a_figure_stands_on_another_or_is_cut(seen: dict[str, Any], name: str) -> None:
+    assert seen[name]["collide"] == []
+
+
+def test_the_first_pages_table_fits_and_a_phone_sees_that_there_is_more(
+    tab: Page, base: str, seen: dict[str, Any]
+) -> None:
+    """At 1280 points it needs no scrolling; on a phone its edge fades until its end is seen."""
+    go(tab, f"{base}/index.html")
+    table = tab.locator("#the-results-at-a-glance table")
+    assert table.evaluate("t => t.scrollWidth <= t.clientWidth")
+    assert table.get_attribute("data-beyond") is None
+    tab.set_viewport_size({"width": 390, "height": 844})
+    tab.wait_for_function("document.querySelector('#the-results-at-a-glance [data-beyond]')")
+    table.evaluate("t => { t.scrollLeft = t.scrollWidth }")
+    tab.wait_for_function("!document.querySelector('#the-results-at-a-glance table[data-beyond]')")
+    tab.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_on_paper_folded_tables_and_solutions_are_there_and_folded_code_is_not(
+    tab: Page, base: str, seen: dict[str, Any]
+) -> None:
+    go(tab, f"{base}/10_full_runs.html")
+    tab.emulate_media(media="print")
+    high = "of => of.map(e => e.getBoundingClientRect().height)"
+    folded = tab.locator("details.hide .cell_output table").evaluate_all(high)
+    solved = tab.locator("details.sd-dropdown p").evaluate_all(high)
+    code = tab.locator("details.hide .cell_input").evaluate_all(high)
+    tab.emulate_media(media="screen")
+    assert folded and min(folded) > 10 and solved and min(solved) > 10 and set(code) == {0}
 
 
 def test_players_step_and_play(seen: dict[str, Any]) -> None:
