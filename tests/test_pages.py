@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import PIL.Image
 import pytest
 import yaml
 from playwright.sync_api import Page, sync_playwright
@@ -30,6 +31,7 @@ SITE = {
     "GITHUB_SERVER_URL": "https://code.example",
     "GITHUB_REPOSITORY": "someone/book",
     "GITHUB_SHA": "abcdef1",
+    "RCLCPB_SITE": "https://pages.example/book/",
 }
 BUILD = "from jupyter_book.cli.main import main; main()"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -394,6 +396,19 @@ def test_a_page_says_its_version_and_where_to_change_it(html: Path) -> None:
     if "RCLCPB_BOOK" not in os.environ:
         assert "https://code.example/someone/book/edit/main/book/04_pruning.ipynb" in text
         assert "https://code.example/someone/book/issues/new" in text
+
+
+def test_a_link_to_a_page_shows_what_it_is(html: Path) -> None:
+    """Its title and first words everywhere; a picture where the address is known."""
+    text = (html / "04_pruning.html").read_text("utf-8")
+    tags = dict(re.findall(r'<meta property="([\w:]+)" content="([^"]*)"', text))
+    assert tags["og:title"] == "4. Pruning by signal-to-noise"
+    assert tags["og:description"].startswith("A network has learned its first task")
+    with PIL.Image.open(html / "card.png") as picture:
+        assert picture.size == (1200, 630)
+    if "RCLCPB_BOOK" not in os.environ:
+        assert tags["og:image"] == "https://pages.example/book/card.png"
+        assert tags["og:url"] == "https://pages.example/book/04_pruning.html"
 
 
 def test_links_between_pages_lead_somewhere(seen: dict[str, Any], base: str, html: Path) -> None:

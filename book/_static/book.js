@@ -15,7 +15,7 @@
         e.removeAttribute("tabindex");
         delete e.dataset.moves;
       }
-      if (!moves) return e.removeAttribute("data-beyond");
+      if (!moves || e.matches("span, mjx-container")) return e.removeAttribute("data-beyond");
       more(e);
       e.onscroll = more.bind(null, e);
     });
