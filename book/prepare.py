@@ -61,6 +61,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-resolved", explain_terms)
     app.connect("html-page-context", footer)
     app.connect("html-page-context", card)
+    app.connect("html-page-context", list_of_references)
     app.connect("build-finished", for_students)
     app.connect("build-finished", tell_address)
     app.connect("autodoc-process-docstring", as_plain_text)
@@ -188,7 +189,8 @@ def card(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: A
     if first is None:
         return
     words = textwrap.shorten(first.astext(), 200, placeholder=" …")
-    says = {"og:title": html.unescape(context["title"]), "og:description": words}
+    title = html.unescape(re.sub("<[^>]*>", "", context["title"]))  # its number has a tag
+    says = {"og:title": title, "og:description": words}
     says |= {"og:site_name": str(app.config.html_title), "og:type": "article"}
     if site():
         says |= {"og:url": f"{site()}/{page}.html", "og:image": f"{site()}/card.png"}
@@ -196,6 +198,12 @@ def card(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: A
     tags = [f'<meta property="{key}" content="{html.escape(it)}" />' for key, it in says.items()]
     tags.append(f'<meta name="description" content="{html.escape(words)}" />')
     context["metatags"] = "\n".join([context.get("metatags", ""), *tags])
+
+
+def list_of_references(app: Sphinx, page: str, template: str, context: Any, tree: Any) -> None:
+    """A list has items: what docutils calls its entries is no item for a screen reader."""
+    if "body" in context:
+        context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
 
 
 def digest() -> str:

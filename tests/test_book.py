@@ -39,7 +39,7 @@ import exercises  # noqa: E402
 import figures  # noqa: E402
 import prepare  # noqa: E402
 import store  # noqa: E402
-from figures import ablations, appendix, full_runs, growth, page, player, vector  # noqa: E402
+from figures import ablations, appendix, evidence, full_runs, growth, page, player, vector  # noqa: E402
 from figures import field as against  # noqa: E402
 
 CHAPTERS = sorted(path.stem for path in BOOK.glob("*.ipynb"))
@@ -478,6 +478,21 @@ def test_the_first_figure_has_six_methods_whatever_else_is_recorded() -> None:
     names = [label.get_text() for label in ax.get_xticklabels()]
     assert names == ["RCL-CPB", "RCL-CPB −A", "VCL", "RCL-CPB+", "VCL+", "stored images alone"]
     plt.close("all")
+
+
+def test_what_falls_short_is_not_called_reached(tmp_path: Path, real_record: Record) -> None:
+    """Methods beyond the paper: beside RCL-CPB and RCL-CPB+, and named where they are worse."""
+    assert evidence.beyond(tmp_path, "memoryless") == ""
+    for scenario, accuracy in (("mh-smnist", 0.9), ("ta-smnist", 0.3)):
+        for method, value in (("rcl-cpb", 0.8), ("rcl-cpb-memoryless", accuracy)):
+            rows = [[value] * len(row) for row in real_record.accuracy]
+            record = replace(real_record, scenario=scenario, method=method, accuracy=rows)
+            (tmp_path / scenario).mkdir(exist_ok=True)
+            save_record(record, tmp_path / scenario / f"{method}-seed0.json")
+    words = evidence.beyond(tmp_path, "memoryless")
+    assert re.search(r"it reaches mh-smnist 90.0 % at \d+ neurons \(RCL-CPB 80.0 % at", words)
+    assert re.search(r"and falls short on ta-smnist 30.0 % at \d+ neurons \(RCL-CPB 80.0 %", words)
+    assert "mh-smnist" not in words.partition("falls short")[2]
 
 
 def test_the_papers_scenarios_are_ours() -> None:
