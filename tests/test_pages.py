@@ -351,8 +351,8 @@ def test_a_page_keeps_the_rules_for_access(tab: Page, base: str, axe: str, name:
     tab.evaluate(DARK, "light")
     tab.set_viewport_size({"width": 390, "height": 844})
     tab.wait_for_function(
-        "() => document.querySelectorAll('article pre[data-moves]').length"
-        " || !document.querySelector('article pre')"
+        "() => [...document.querySelectorAll('article pre')].every(e => e.tabIndex == 0"
+        " || e.scrollWidth <= e.clientWidth + 1)"
     )
     tab.wait_for_timeout(200)
     found["phone"] = tab.evaluate(AXE)

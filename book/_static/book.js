@@ -14,7 +14,7 @@
     // all is read before anything is written: else each element would be laid out anew
     [...document.querySelectorAll("article :is(" + wide + ")")].map(look).forEach(function (seen) {
       var e = seen[0];
-      if (seen[1] && !e.hasAttribute("tabindex")) {
+      if (seen[1] && e.tabIndex < 0) { // the theme says -1 of what did not move a moment ago
         e.tabIndex = 0;
         e.dataset.moves = "";
       } else if (!seen[1] && "moves" in e.dataset) {
