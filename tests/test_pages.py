@@ -177,7 +177,9 @@ TOO_WIDE = """() => [document.documentElement.scrollWidth, [...document.querySel
 COLLIDE = """() => { const found = [];
   document.querySelectorAll('article figure svg, article .rcl-wide svg').forEach(svg => {
     const edge = svg.getBoundingClientRect();
+    const slanting = t => { const m = t.getCTM(); return Math.abs(m.a * m.b) > 0.01 };
     const texts = [...svg.querySelectorAll('text')].filter(t => t.textContent.trim())
+      .filter(t => !slanting(t)) // their frames overlap where they do not
       .map(t => [t.textContent, t.getBoundingClientRect()]).filter(([, r]) => r.width);
     for (const [t, r] of texts) if (r.left < edge.left - 2 || r.right > edge.right + 2
       || r.top < edge.top - 2 || r.bottom > edge.bottom + 2) found.push(`cut: ${t}`);
