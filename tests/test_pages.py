@@ -268,11 +268,17 @@ def test_on_paper_folded_tables_and_solutions_are_there_and_folded_code_is_not(
 ) -> None:
     go(tab, f"{base}/10_full_runs.html")
     tab.emulate_media(media="print")
+    tab.set_viewport_size({"width": 760, "height": 1075})  # a sheet of A4
+    cut = tab.locator("article :is(.rcl-table > div, pre)").evaluate_all(
+        "of => of.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText)"
+    )
     high = "of => of.map(e => e.getBoundingClientRect().height)"
     folded = tab.locator("details.hide .cell_output table").evaluate_all(high)
     solved = tab.locator("details.sd-dropdown p").evaluate_all(high)
     code = tab.locator("details.hide .cell_input").evaluate_all(high)
     tab.emulate_media(media="screen")
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    assert cut == []
     assert folded and min(folded) > 10 and solved and min(solved) > 10 and set(code) == {0}
 
 
