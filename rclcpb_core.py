@@ -3,8 +3,11 @@
 The method of *Robust Continual Learning through a Comprehensively Progressive Bayesian Neural
 Network* (Guo, Wong and Ramasamy), in one module that reads top to bottom as the paper does:
 
-    Config - Bayesian layers - network - prediction - structure (Eqs. 4-7) - coreset
-    - training (Eq. 8) - Algorithm 1 - metrics (Eq. 9) - networks on disk
+    Config, Bayesian layers, the network, prediction
+    Eq. 4 BayesLayer.snr, prune               Eq. 5 class_means, class_distances, shared_neurons
+    Eq. 6 pruned_neurons                      Eq. 7 required_neurons, neurons_to_add, grow
+    what is stored: choose_coreset            Eq. 8 eq8, adam, train_round
+    Algorithm 1 Learner, from begin to end    Eq. 9 average_accuracy
 
 Who reads only this file has read the method. Around it, in the folder rclcpb/, are images and
 scenarios, the fast path of training, presets, the runner, tables and the command line, which
@@ -40,7 +43,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -51,6 +54,7 @@ from torch import Tensor, nn
 
 from rclcpb import checks, fast, method
 from rclcpb.coreset import CHOICES, by_class, leaving_one
+from rclcpb.distort import Distortion
 from rclcpb.draws import sampled_logits
 from rclcpb.files import RclCpbError
 from rclcpb.kept import NUMBERS, KeptLayer, KeptNetwork
@@ -63,7 +67,6 @@ from rclcpb.settings import Settings
 samples = method.samples  # a task's data: a notebook needs one import
 VERSION = 1  # of the method: one more when a golden run ends in other digits
 CORE_SHA256 = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()  # as imported
-Distortion: TypeAlias = Literal["none", "shift", "affine", "elastic", "crop-flip"]
 
 
 # ------------------------------------------------------------------------ configuration
@@ -78,9 +81,6 @@ class LayerSettings(NamedTuple):
     prior_var: float
     sampling: str
     new_into_old: str = "random"
-
-
-IntoOld: TypeAlias = Literal["random", "zero", "none"]  # the weights of new inputs to old units
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Config(Settings):
     beta: tuple[float, ...] = (1e-5,)  #: paper: SNR threshold, one or one a hidden layer
     gamma: tuple[float, ...] = (0.1,)  #: paper: distance threshold, one or one a layer
     distance_classes: Literal["task", "seen"] = "task"  #: ours: which classes Eq. 5 pairs
-    new_into_old: IntoOld = "random"  #: paper: random; zero and none are ours
+    new_into_old: Literal["random", "zero", "none"] = "random"  #: paper: random; the rest is ours
     # stored samples
     coreset: int = 40  #: paper: samples stored a task
     coreset_choice: Literal["random", "balanced", "medoids"] = "random"  #: paper: random
@@ -332,6 +332,19 @@ class BayesLinear(BayesLayer):
         return mean + variance.sqrt() * torch.randn_like(mean)
 
 
+class BayesConv2d(BayesLayer):
+    """A 3 x 3 convolution that keeps the size; one weight sample serves a batch."""
+
+    def __init__(self, n_in: int, n_out: int, settings: LayerSettings) -> None:
+        super().__init__((n_out, n_in, 3, 3), settings)
+
+    def operate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return F.conv2d(x, weight, bias, padding=1)
+
+    def activate(self, x: Tensor) -> Tensor:
+        return F.relu_(F.max_pool2d(x, 2))  # either order is the same, this one has less to do
+
+
 class BayesStairs(BayesLinear):
     """A linear layer whose old units never read new inputs: such weights are not there.
 
@@ -348,13 +361,14 @@ class BayesStairs(BayesLinear):
 
     def set_form(self, shape: tuple[int, ...], steps: list[tuple[int, int]] | None) -> None:
         self.shape, self.steps = shape, steps or []
-        (n_out, n_in), places, first = shape, [], 0
-        matrix = torch.arange(n_out * n_in, device=self.mu.device).view(n_out, n_in)
+        n_out, n_in = shape
+        numbers = torch.arange(n_out * n_in + n_out, device=self.mu.device)
+        matrix, biases = numbers[:-n_out].view(n_out, n_in), numbers[-n_out:]
+        places, start = [], 0
         for units, reads in self.steps:
-            rows = slice(first, first + units)
-            biases = torch.arange(n_out, device=self.mu.device)[rows] + n_out * n_in
-            places += [matrix[rows, :reads].flatten(), biases]
-            first += units
+            rows = slice(start, start + units)
+            places += [matrix[rows, :reads].flatten(), biases[rows]]
+            start += units
         self.places = torch.cat(places)
 
     def split(self, vector: Tensor) -> tuple[Tensor, Tensor]:
@@ -383,29 +397,13 @@ class BayesStairs(BayesLinear):
         self.set_form((self.shape[0] + extra_out, step[1]), steps)
 
     def keep_units(self, units: int) -> int:
-        kept = [
-            step
-            for step, n in zip(self.steps, accumulate(n for n, _ in self.steps), strict=True)
-            if n <= units
-        ]
+        ends = accumulate(n for n, _ in self.steps)
+        kept = [step for step, end in zip(self.steps, ends, strict=True) if end <= units]
         numbers = sum(n * (reads + 1) for n, reads in kept)
         for name in NUMBERS:
             self.assign(name, getattr(self, name).detach()[:numbers])
         self.set_form((units, kept[-1][1]), kept)
         return self.shape[1]
-
-
-class BayesConv2d(BayesLayer):
-    """A 3 x 3 convolution that keeps the size; one weight sample serves a batch."""
-
-    def __init__(self, n_in: int, n_out: int, settings: LayerSettings) -> None:
-        super().__init__((n_out, n_in, 3, 3), settings)
-
-    def operate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return F.conv2d(x, weight, bias, padding=1)
-
-    def activate(self, x: Tensor) -> Tensor:
-        return F.relu_(F.max_pool2d(x, 2))  # either order is the same, this one has less to do
 
 
 # -------------------------------------------------------------------------- the network
@@ -441,14 +439,12 @@ class ProgressiveBNN(KeptNetwork):
         for out in TRUNK if trunk else ():
             self.trunk.append(BayesConv2d(channels, out, settings))
             channels, height, width = out, height // 2, width // 2
-        sizes = [channels * height * width, *hidden]
-        units = [height * width, *([1] * len(hidden))]  # columns of a unit of the layer before
-        later = BayesStairs if settings.new_into_old == "none" else BayesLinear
-        kinds: list[type[BayesLinear]] = [BayesLinear, *([later] * len(hidden))]
-        self.hidden = nn.ModuleList(
-            kind(*pair, settings, unit)
-            for kind, pair, unit in zip(kinds, pairwise(sizes), units, strict=False)
-        )
+        self.hidden, unit = nn.ModuleList(), height * width  # columns of a channel
+        n_in, kind = channels * unit, BayesLinear  # the first one reads no new neuron
+        for n_out in hidden:
+            self.hidden.append(kind(n_in, n_out, settings, unit))
+            n_in, unit = n_out, 1
+            kind = BayesStairs if settings.new_into_old == "none" else BayesLinear
 
     @property
     def device(self) -> torch.device:
@@ -513,8 +509,6 @@ class ProgressiveBNN(KeptNetwork):
 # --------------------------------------------------------------------------- prediction
 
 CHUNK = 2**24  # numbers that the widest step of a prediction may hold
-
-
 ANSWER_SAMPLES = 50  # of the answers that are stored with images
 
 
@@ -694,7 +688,7 @@ Posterior: TypeAlias = PlainPosterior | fast.FlatPosterior
 
 
 def adam(posterior: Posterior, lr_mu: float, lr_rho: float) -> torch.optim.Optimizer:
-    """A new Adam: shapes have changed, and old moments belong to the old task."""
+    """Adam, with a rate for the means and one for the widths."""
     groups = [{"params": posterior.mus, "lr": lr_mu}, {"params": posterior.rhos, "lr": lr_rho}]
     return torch.optim.Adam(groups, fused=posterior.mus[0].device.type in ("cpu", "cuda"))
 
@@ -725,6 +719,13 @@ class Natural(torch.optim.Optimizer):
             rho -= (rho.grad * (2 * rate / self.kl_weight)).clamp_(-1, 1)
             step = (gradient * rho.exp()).div_(self.kl_weight * started)
             mu -= step.clamp_(-self.LONGEST, self.LONGEST).mul_(means["lr"])
+
+
+def new_optimizer(posterior: Posterior, phase: Phase, kind: str) -> torch.optim.Optimizer:
+    """A fit's own: shapes have changed, and old moments belong to the old task."""
+    if kind == "natural" and phase.kl_weight:  # without KL no precision
+        return Natural(posterior, phase.lr_mu, phase.lr_rho, phase.kl_weight)
+    return adam(posterior, phase.lr_mu, phase.lr_rho)
 
 
 def train_round(
@@ -841,8 +842,8 @@ class Learner(Resumable):
         self.kept_head, self.learned = None, t + 1
         if self.config.stored_targets == "answers" and self.config.coreset:
             with seeded(self.seed, t, "answers"):
-                told = predict(self.net, self.coreset[t].x, self.head(t), ANSWER_SAMPLES)
-            self.coreset[t] = self.coreset[t]._replace(answers=told.probabilities)
+                said = predict(self.net, self.coreset[t].x, self.head(t), ANSWER_SAMPLES)
+            self.coreset[t] = self.coreset[t]._replace(answers=said.probabilities)
 
     def answer(self, j: int, x: Tensor) -> Tensor:
         mirror = self.config.test_mirror and self.scenario.tasks[j].mirror and self.scenario.trunk
@@ -928,12 +929,13 @@ class Learner(Resumable):
 
     def stored_sets(self, tasks: int) -> list[Samples]:
         """CT of the first tasks: one set a head."""
+        stored, answers = self.coreset[:tasks], None
         if self.scenario.heads == "multi":
-            return self.coreset[:tasks]
-        xs, ys, _, _, mirrors, _ = zip(*self.coreset[:tasks], strict=True)
-        told = self.config.stored_targets == "answers"
-        answers = method.answers_of(self.coreset[:tasks], self.net.heads[0]) if told else None
-        return [Samples(torch.cat(xs), torch.cat(ys), mirror=all(mirrors), answers=answers)]
+            return stored
+        if self.config.stored_targets == "answers":
+            answers = method.answers_of(stored, self.net.heads[0])
+        x, y = torch.cat([s.x for s in stored]), torch.cat([s.y for s in stored])
+        return [Samples(x, y, mirror=all(s.mirror for s in stored), answers=answers)]
 
     def net_for(self, j: int) -> ProgressiveBNN:
         """The network that answers for task j: in multi-head, a copy fitted on CT_j."""
@@ -971,22 +973,20 @@ class Learner(Resumable):
         heads = list(dict.fromkeys(part.head for part in [data, *stored]))
         kind = fast.FlatPosterior if fast.handles(net) else PlainPosterior  # the same gradients
         posterior: Posterior = kind(net, heads)
-        optimizer = adam(posterior, phase.lr_mu, phase.lr_rho)
-        if self.config.optimiser == "natural" and phase.kl_weight:  # without KL no precision
-            optimizer = Natural(posterior, phase.lr_mu, phase.lr_rho, phase.kl_weight)
-        first = method.load_moments(optimizer, resume) if resume else 0
-        for r in range(first, len(phase.rounds)):
-            left = 1 - r / len(phase.rounds) if self.config.decay else 1
-            for group, rate in zip(optimizer.param_groups, phase[4:6], strict=False):
+        optimizer = new_optimizer(posterior, phase, self.config.optimiser)
+        rates = [group["lr"] for group in optimizer.param_groups]
+        start = method.load_moments(optimizer, resume) if resume else 0
+        for done in range(start, len(phase.rounds)):
+            left = 1 - done / len(phase.rounds) if self.config.decay else 1
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = left * rate
-            with seeded(self.seed, t, phase.name, r):
-                nll = train_round(
-                    posterior, optimizer, data, phase, phase.rounds[r], self.image_shape, stored
-                ).item()
-            yield r + 1, nll, posterior, optimizer
+            with seeded(self.seed, t, phase.name, done):
+                steps, shape = phase.rounds[done], self.image_shape
+                nll = train_round(posterior, optimizer, data, phase, steps, shape, stored)
+            yield done + 1, nll.item(), posterior, optimizer
 
 
-# ----------------------------------------------------------------------- metrics: Eq. 9
+# -------------------------------------------------------- metrics: Eq. 9; networks on disk
 
 
 def average_accuracy(accuracy: Sequence[Sequence[float]]) -> float:

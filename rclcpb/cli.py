@@ -151,7 +151,10 @@ class Table:
 
     def __call__(self, rest: list[str]) -> None:
         refuse(rest)
-        print(format_table(table_rows(self.results, TABLES[self.group])))
+        if not self.results.is_dir():
+            raise RclCpbError(f"{self.results} is not a folder: give the --out of a run.")
+        rows = table_rows(self.results, TABLES[self.group])
+        print(format_table(rows) if rows else f"no run of {self.group} is in {self.results} yet.")
         for scenario in TABLES[self.group]:
             for a, b in PAIRS:
                 if line := paired(self.results, scenario, a, b):

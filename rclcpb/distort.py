@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,8 @@ DISTORTIONS = {
     "elastic": Affine(degrees=15, zoom=0.12, shear=0.2, pixels=2, bend=1.5),
     "crop-flip": Affine(pixels=4, flip=True),
 }
+# what settings may say: their names, and none
+Distortion: TypeAlias = Literal["none", "shift", "affine", "elastic", "crop-flip"]
 
 
 def distort(x: Tensor, image_shape: tuple[int, int, int], kind: str, flip: bool = True) -> Tensor:

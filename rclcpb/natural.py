@@ -46,6 +46,10 @@ SETTINGS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "new_into_old": "none",
             "hidden": (42, 42),
             "prior_strength": 30.0,
+            "augment": "shift",
+            "distort": "shift",
+            "epochs": 30,
+            "kl_weight": 0.1,
         },
         "ta-smnist": _STEPS | _TOGETHER,
         "mh-cifar100": _STORED | _COLOUR | {"new_into_old": "none", "replay_mix": 16},
@@ -63,3 +67,9 @@ SETTINGS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "mnist-svhn-cifar10": _MEMORYLESS | _COLOUR | {"epochs": 8},
     },
 }
+_NOT_SEARCHED = {"natural": _STORED, "memoryless": _MEMORYLESS}
+
+
+def changes(family: str, scenario: str) -> Mapping[str, Any]:
+    """What a family changes of a scenario's preset; what all share, if none were searched for."""
+    return SETTINGS[family].get(scenario, _NOT_SEARCHED[family])

@@ -94,7 +94,7 @@ def _family(scenario: str, method: str) -> Mapping[str, Any]:
     family = METHODS[method].family
     if family in ("", "plus"):
         return entry(scenario).plus if family else {}
-    return natural.SETTINGS[family][scenario.removesuffix(SMALL)]
+    return natural.changes(family, scenario.removesuffix(SMALL))
 
 
 def preset(scenario: str, method: str = "rcl-cpb") -> Any:
@@ -103,7 +103,7 @@ def preset(scenario: str, method: str = "rcl-cpb") -> Any:
         raise RclCpbError(f"no method {method!r}: choose from {', '.join(METHODS)}.")
     known, how = entry(scenario), METHODS[method]
     if method in OTHERS:
-        return plain_settings(scenario, method)
+        return plain_settings(scenario, method, known.config)
     config = replace(known.config, **_family(scenario, method))
     if scenario.endswith(SMALL):
         batch = min(64, config.batch_size)

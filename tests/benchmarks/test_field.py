@@ -12,8 +12,8 @@ import tiny
 from bench import BENCHMARKS, load
 
 from rclcpb.methods.network import PlainConfig
-from rclcpb.methods.settings import BASES, plain_settings
-from rclcpb.presets import OTHERS, SCENARIOS
+from rclcpb.methods.settings import BASES
+from rclcpb.presets import OTHERS, SCENARIOS, preset
 from rclcpb.records import RESULTS
 
 
@@ -96,4 +96,4 @@ def test_the_settings_are_the_best_that_were_searched(name: str) -> None:
             best[of] = row
     for method, row in best.items():
         found = PlainConfig.from_json(row["config"])
-        assert asdict(found) == asdict(plain_settings(name, method)), method
+        assert asdict(found) == asdict(preset(name, method)), method

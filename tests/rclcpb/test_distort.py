@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -36,6 +36,10 @@ def find_shift(image: Tensor, moved: Tensor, reach: int) -> tuple[int, int] | No
         if torch.allclose(shifted(image, right, down), moved, atol=1e-4):
             return right, down
     return None
+
+
+def test_settings_may_name_every_distortion() -> None:
+    assert get_args(distortions.Distortion) == ("none", *DISTORTIONS)
 
 
 def test_distortion_with_no_limits_is_the_identity(monkeypatch: Any) -> None:

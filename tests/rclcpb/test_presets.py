@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
+import tiny
 
+from rclcpb import natural, runner
 from rclcpb.files import RclCpbError
-from rclcpb.methods.network import PlainConfig
 from rclcpb.methods.plain import PlainMethod
 from rclcpb.methods.settings import BASES
-from rclcpb.presets import METHODS, NAMES, PAIRS, SCENARIOS, TABLES, entry, make_scenario, preset
+from rclcpb.presets import (
+    METHODS,
+    NAMES,
+    PAIRS,
+    SCENARIOS,
+    TABLES,
+    ScenarioEntry,
+    entry,
+    make_scenario,
+    preset,
+)
 
 BAYESIAN = {name for name, known in METHODS.items() if not issubclass(known.learner, PlainMethod)}
 
@@ -49,14 +59,23 @@ def test_every_scenario_has_every_bayesian_method(name: str) -> None:
     assert control == replace(vcl_plus, **longer)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_method_of_plain_networks_has_settings_or_says_where_it_has(name: str) -> None:
-    base = name.removesuffix("-5k")
-    refused = pytest.raises(RclCpbError, match=f"no settings on {name} yet: pmnist, ")
-    for method in METHODS.keys() - BAYESIAN:
-        with nullcontext() if base in BASES else refused:
-            assert isinstance(preset(name, method), PlainConfig)
-    assert set(TABLES["mnist"]) <= set(BASES) <= set(SCENARIOS)
+def test_a_scenario_of_the_registry_has_settings_of_its_own_for_the_other_methods() -> None:
+    assert set(BASES) == set(SCENARIOS)
+    assert all(set(of) == set(SCENARIOS) for of in natural.SETTINGS.values())
+
+
+def test_a_new_scenario_is_one_entry_for_all_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario, config = tiny.scenario(heads="multi"), tiny.config(epochs=1, coreset=3)
+    new = ScenarioEntry("a new one", "new", lambda *_: scenario, config, {})
+    monkeypatch.setitem(SCENARIOS, "new", new)
+    for method in METHODS:
+        settings = preset("new", method)
+        assert settings.hidden == config.hidden and settings.epochs == config.epochs
+    for method in ("rcl-cpb-natural", "vcl-memoryless", "icarl"):
+        record = runner.learn(make_scenario("new"), preset("new", method), method=method)
+        assert len(record.accuracy) == 3
+    assert preset("new", "vcl-memoryless").coreset == 0 and preset("new", "icarl").memory == 3
+    assert preset("new", "rcl-cpb-natural").optimiser == "natural"
 
 
 @pytest.mark.parametrize("name", TABLES["mnist-5k"])

@@ -69,6 +69,15 @@ def test_table_without_records_shows_the_papers_rows(command: Any, tmp_path: Pat
     for group, expected in (("cifar100", "72.4"), ("sequence", "81.5")):
         code, out, _ = command("table", group, "--results", str(tmp_path))
         assert code == 0 and expected in out and "recorded" not in out
+    code, out, _ = command("table", "mnist-5k", "--results", str(tmp_path))  # it has none
+    assert code == 0 and out == f"no run of mnist-5k is in {tmp_path} yet.\n"
+
+
+def test_a_table_of_a_folder_that_is_not_there_is_not_the_papers(command: Any) -> None:
+    code, out, err = command("table", "mnist", "--results", "rnus")
+    assert (
+        code == 2 and not out and err == "error: rnus is not a folder: give the --out of a run.\n"
+    )
 
 
 def test_table_of_a_damaged_record(command: Any, tmp_path: Path) -> None:
