@@ -10,18 +10,21 @@ variables of the environment decide:
     RCLCPB_MODE, RCLCPB_RESULTS     what chapters learn from, and where records lie
     GITHUB_SERVER_URL, GITHUB_REPOSITORY, GITHUB_SHA     set by GitHub: the address
     RCLCPB_COLAB_BRANCH    the branch with the published notebooks ("colab")
-    RCLCPB_SITE            where the pages will be: with it they have social cards
+    RCLCPB_SITE            where the pages will be: with it their social cards have a picture
 """
 
 from __future__ import annotations
 
 import hashlib
+import html
 import os
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
@@ -47,6 +50,7 @@ from rclcpb.tables import at_a_glance  # noqa: E402
 
 # `make downloads` builds them
 DOWNLOADS = {"rcl-cpb.pdf": "PDF", "rcl-cpb.epub": "ePub", "slides.pdf": "the slides as PDF"}
+CARD = "Average accuracy of six methods on split MNIST with one head, a dot a seed"
 SOURCE = r"\"RCLCPB_SOURCE\", \"{}\""  # in the set-up cell, as a notebook's file writes it
 
 
@@ -56,13 +60,11 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", draw_method)
     app.connect("doctree-resolved", explain_terms)
     app.connect("html-page-context", footer)
+    app.connect("html-page-context", card)
+    app.connect("html-page-context", list_of_references)
     app.connect("build-finished", for_students)
     app.connect("build-finished", tell_address)
     app.connect("autodoc-process-docstring", as_plain_text)
-    if site := os.environ.get("RCLCPB_SITE"):
-        if not re.fullmatch(r"https?://[\w.:/-]+", site):
-            raise ConfigError(f"RCLCPB_SITE should be an address, not {site!r}.")
-        app.setup_extension("sphinxext.opengraph")
     return {"parallel_read_safe": True}
 
 
@@ -74,8 +76,7 @@ def prepare(app: Sphinx, config: Config) -> None:
     found = findings(RESULTS) or ["No runs are recorded yet."]
     (generated / "findings.md").write_text("".join(f"- {line}\n" for line in found), "utf-8")
     use_style()
-    words = "Average accuracy of six methods on split MNIST with one head, a dot a seed"
-    drawn = f'<div class="rcl-figure">{picture(result(), words)}</div>\n'
+    drawn = f'<div class="rcl-figure">{picture(result(), CARD)}</div>\n'
     (generated / "result.html").write_text(drawn, "utf-8")
     (generated / "exercises.html").write_text(exercises.links(chapters()), "utf-8")
     (generated / "growth.html").write_text(growth(), "utf-8")
@@ -85,11 +86,10 @@ def prepare(app: Sphinx, config: Config) -> None:
         config.nb_execution_mode = "off"
     config.nb_execution_timeout = int(os.environ.get("RCLCPB_CELL_LIMIT", 90))
     config.nb_execution_cache_path = str(Path(app.outdir).parent / ".jupyter_cache" / digest())
-    if "RCLCPB_SITE" in os.environ:
-        config.ogp_site_url = os.environ["RCLCPB_SITE"]
-    if site := address():  # the branch holds notebooks that know where the code is
+    config.html_extra_path.append(str(draw_card(generated)))
+    if known := address():  # the branch holds notebooks that know where the code is
         config.html_theme_options |= {
-            "repository_url": site.partition("@")[0],
+            "repository_url": known.partition("@")[0],
             "repository_provider": "github",
             "repository_branch": os.environ.get("RCLCPB_COLAB_BRANCH", "colab"),
             "path_to_docs": "",
@@ -157,12 +157,53 @@ def footer(app: Sphinx, page: str, template: str, context: dict[str, Any], tree:
     """Under each page: the version, and where to change or report something."""
     prefix = context["pathto"]("changelog") if app.builder.name != "singlehtml" else "#"
     words = f'Version {__version__}, <a href="{prefix}">what changed</a>.'
-    site, _, _ = address().partition("@")
-    if site and tree is not None:
+    repository, _, _ = address().partition("@")
+    if repository and tree is not None:
         source = f"book/{Path(str(app.env.doc2path(page))).name}"
-        words += f' <a href="{site}/edit/main/{source}">Suggest a change to this page</a> or'
-        words += f' <a href="{site}/issues/new?title=On%20{page}">report a mistake in it</a>.'
+        words += f' <a href="{repository}/edit/main/{source}">Suggest a change to this page</a> or'
+        words += f' <a href="{repository}/issues/new?title=On%20{page}">report a mistake in it</a>.'
     context["theme_extra_footer"] = f"<p>{words}</p>"
+
+
+def draw_card(generated: Path) -> Path:
+    """The picture that goes with a link to a page: the first page's figure under the title."""
+    fig = result()
+    fig.set_size_inches(8, 4.2)
+    fig.suptitle("RCL-CPB, run and explained", x=0.02, ha="left", fontsize=20, fontweight="bold")
+    fig.savefig(generated / "card.png", dpi=150)  # 1,200 by 630 points, as is usual
+    plt.close(fig)
+    return generated / "card.png"
+
+
+def site() -> str:
+    """Where the pages will be, without a slash at the end; or nothing."""
+    given = os.environ.get("RCLCPB_SITE", "").rstrip("/")
+    if given and not re.fullmatch(r"https?://[\w.:/-]+", given):
+        raise ConfigError(f"RCLCPB_SITE should be an address, not {given!r}.")
+    return given
+
+
+def card(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+    """What others show of a link to a page: title and first words; with an address, a picture."""
+    first = tree.next_node(nodes.paragraph) if tree is not None else None
+    if first is None:
+        return
+    words = textwrap.shorten(first.astext(), 200, placeholder=" …")
+    title = html.unescape(re.sub("<[^>]*>", "", context["title"]))  # its number has a tag
+    says = {"og:title": title, "og:description": words}
+    says |= {"og:site_name": str(app.config.html_title), "og:type": "article"}
+    if site():
+        says |= {"og:url": f"{site()}/{page}.html", "og:image": f"{site()}/card.png"}
+        says |= {"og:image:alt": CARD, "twitter:card": "summary_large_image"}
+    tags = [f'<meta property="{key}" content="{html.escape(it)}" />' for key, it in says.items()]
+    tags.append(f'<meta name="description" content="{html.escape(words)}" />')
+    context["metatags"] = "\n".join([context.get("metatags", ""), *tags])
+
+
+def list_of_references(app: Sphinx, page: str, template: str, context: Any, tree: Any) -> None:
+    """A list has items: what docutils calls its entries is no item for a screen reader."""
+    if "body" in context:
+        context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
 
 
 def digest() -> str:
@@ -197,8 +238,8 @@ def tell_address(app: Sphinx, exception: Exception | None) -> None:
 
 def addressed(notebook: str) -> str:
     """A notebook whose set-up cell installs from the repository, where that is known."""
-    site = address()
-    return notebook.replace(SOURCE.format(""), SOURCE.format(f"git+{site}")) if site else notebook
+    known = address()
+    return notebook.replace(SOURCE.format(""), SOURCE.format(f"git+{known}")) if known else notebook
 
 
 def as_plain_text(app: Sphinx, what: str, name: str, it: Any, options: Any, lines: Any) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import PIL.Image
 import pytest
 import yaml
 from playwright.sync_api import Page, sync_playwright
@@ -30,6 +31,7 @@ SITE = {
     "GITHUB_SERVER_URL": "https://code.example",
     "GITHUB_REPOSITORY": "someone/book",
     "GITHUB_SHA": "abcdef1",
+    "RCLCPB_SITE": "https://pages.example/book/",
 }
 BUILD = "from jupyter_book.cli.main import main; main()"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -172,6 +174,20 @@ TOO_WIDE = """() => [document.documentElement.scrollWidth, [...document.querySel
     'article figure, article figcaption, article input, article p')]
   .filter(e => !e.closest('table') && e.getBoundingClientRect().right > 391)
   .map(e => e.outerHTML.slice(0, 99))]"""  # pictures and tables move inside themselves
+COLLIDE = """() => { const found = [];
+  document.querySelectorAll('article figure svg, article .rcl-wide svg').forEach(svg => {
+    const edge = svg.getBoundingClientRect();
+    const slanting = t => { const m = t.getCTM(); return Math.abs(m.a * m.b) > 0.01 };
+    const texts = [...svg.querySelectorAll('text')].filter(t => t.textContent.trim())
+      .filter(t => !slanting(t)) // their frames overlap where they do not
+      .map(t => [t.textContent, t.getBoundingClientRect()]).filter(([, r]) => r.width);
+    for (const [t, r] of texts) if (r.left < edge.left - 2 || r.right > edge.right + 2
+      || r.top < edge.top - 2 || r.bottom > edge.bottom + 2) found.push(`cut: ${t}`);
+    texts.forEach(([a, r], i) => texts.slice(i + 1).forEach(([b, s]) => {
+      const wide = Math.min(r.right, s.right) - Math.max(r.left, s.left);
+      const high = Math.min(r.bottom, s.bottom) - Math.max(r.top, s.top);
+      if (wide > 5 && high > 0.3 * Math.min(r.height, s.height)) found.push(`${a} on ${b}`) })) });
+  return found }"""
 PLAY = """async () => { const bad = [], wait = ms => new Promise(done => setTimeout(done, ms));
   const players = [...document.querySelectorAll('.rcl-player')];
   const state = p => JSON.stringify([p.firstElementChild.outerHTML,
@@ -196,6 +212,7 @@ def seen(tab: Page, base: str, trouble: list[str]) -> dict[str, dict[str, Any]]:
         go(tab, f"{base}/{name}.html")
         page = tab.evaluate(LOOK)
         page["light"] = tab.evaluate(CONTRAST) + tab.evaluate(FAINT)
+        page["collide"] = tab.evaluate(COLLIDE)
         page["players"] = tab.evaluate(PLAY)
         tab.evaluate(DARK, "dark")
         page["dark"] = tab.evaluate(CONTRAST) + tab.evaluate(FAINT)
@@ -226,6 +243,45 @@ def test_a_phone_does_not_scroll_sideways(seen: dict[str, Any], name: str) -> No
     assert seen[name]["width"] <= 390 and seen[name]["too wide"] == []
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_no_word_in_a_figure_stands_on_another_or_is_cut(seen: dict[str, Any], name: str) -> None:
+    assert seen[name]["collide"] == []
+
+
+def test_the_first_pages_table_fits_and_a_phone_sees_that_there_is_more(
+    tab: Page, base: str, seen: dict[str, Any]
+) -> None:
+    """At 1280 points it needs no scrolling; on a phone its edge fades until its end is seen."""
+    go(tab, f"{base}/index.html")
+    table = tab.locator("#the-results-at-a-glance table")
+    assert table.evaluate("t => t.scrollWidth <= t.clientWidth")
+    assert table.get_attribute("data-beyond") is None
+    tab.set_viewport_size({"width": 390, "height": 844})
+    tab.wait_for_function("document.querySelector('#the-results-at-a-glance [data-beyond]')")
+    table.evaluate("t => { t.scrollLeft = t.scrollWidth }")
+    tab.wait_for_function("!document.querySelector('#the-results-at-a-glance table[data-beyond]')")
+    tab.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_on_paper_folded_tables_and_solutions_are_there_and_folded_code_is_not(
+    tab: Page, base: str, seen: dict[str, Any]
+) -> None:
+    go(tab, f"{base}/10_full_runs.html")
+    tab.emulate_media(media="print")
+    tab.set_viewport_size({"width": 760, "height": 1075})  # a sheet of A4
+    cut = tab.locator("article :is(.rcl-table > div, pre)").evaluate_all(
+        "of => of.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText)"
+    )
+    high = "of => of.map(e => e.getBoundingClientRect().height)"
+    folded = tab.locator("details.hide .cell_output table").evaluate_all(high)
+    solved = tab.locator("details.sd-dropdown p").evaluate_all(high)
+    code = tab.locator("details.hide .cell_input").evaluate_all(high)
+    tab.emulate_media(media="screen")
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    assert cut == []
+    assert folded and min(folded) > 10 and solved and min(solved) > 10 and set(code) == {0}
+
+
 def test_players_step_and_play(seen: dict[str, Any]) -> None:
     assert sum(page["players"][0] for page in seen.values()) > 5
     assert [bad for page in seen.values() for bad in page["players"][1]] == []
@@ -248,7 +304,7 @@ def test_one_weight_can_be_played_with(tab: Page, base: str, seen: dict[str, Any
     playground = tab.locator("#rcl-one-weight")
     told = playground.locator("output")
     before = told.text_content()
-    playground.locator("circle").first.press("ArrowUp")
+    playground.locator("circle").nth(1).press("ArrowUp")  # the first is nearly at x = 0
     after = told.text_content()
     assert before != after and all(name in str(after) for name in ("μ", "σ", "SNR"))
     playground.locator("[data-more]").click()
@@ -302,6 +358,10 @@ def test_a_page_keeps_the_rules_for_access(tab: Page, base: str, axe: str, name:
     found["dark"] = tab.evaluate(AXE)
     tab.evaluate(DARK, "light")
     tab.set_viewport_size({"width": 390, "height": 844})
+    tab.wait_for_function(
+        "() => [...document.querySelectorAll('article pre')].every(e => e.tabIndex == 0"
+        " || e.scrollWidth <= e.clientWidth + 1)"
+    )
     tab.wait_for_timeout(200)
     found["phone"] = tab.evaluate(AXE)
     tab.set_viewport_size({"width": 1280, "height": 900})
@@ -348,6 +408,19 @@ def test_a_page_says_its_version_and_where_to_change_it(html: Path) -> None:
     if "RCLCPB_BOOK" not in os.environ:
         assert "https://code.example/someone/book/edit/main/book/04_pruning.ipynb" in text
         assert "https://code.example/someone/book/issues/new" in text
+
+
+def test_a_link_to_a_page_shows_what_it_is(html: Path) -> None:
+    """Its title and first words everywhere; a picture where the address is known."""
+    text = (html / "04_pruning.html").read_text("utf-8")
+    tags = dict(re.findall(r'<meta property="([\w:]+)" content="([^"]*)"', text))
+    assert tags["og:title"] == "4. Pruning by signal-to-noise"
+    assert tags["og:description"].startswith("A network has learned its first task")
+    with PIL.Image.open(html / "card.png") as picture:
+        assert picture.size == (1200, 630)
+    if "RCLCPB_BOOK" not in os.environ:
+        assert tags["og:image"] == "https://pages.example/book/card.png"
+        assert tags["og:url"] == "https://pages.example/book/04_pruning.html"
 
 
 def test_links_between_pages_lead_somewhere(seen: dict[str, Any], base: str, html: Path) -> None:

@@ -10,9 +10,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import rclcpb_core as core
-from rclcpb.presets import OURS, SCENARIOS
+from rclcpb.presets import METHODS, OURS, SCENARIOS
 from rclcpb.records import load_records
 
+from .evidence import FURTHER
 from .page import RESULTS
 from .style import COLOUR, LABEL, MARKER, TASK_COLOURS, WIDTH, dots, task_legend
 
@@ -104,8 +105,9 @@ def forgetting_by_method(
 
 
 def result(scenario: str = "ta-smnist") -> Figure:
-    """The README's figure: the paper's method and its relatives on a scenario."""
-    found = {m: load_records(RESULTS, scenario, m) for m in OURS}
+    """The README's figure: the paper's method, its relatives and the control on a scenario."""
+    shown = [m for m in OURS if METHODS[m].family not in FURTHER]
+    found = {m: load_records(RESULTS, scenario, m) for m in shown}
     accuracy = {
         m: {r.seed: core.average_accuracy(r.accuracy) for r in records}
         for m, records in found.items()

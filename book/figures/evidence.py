@@ -191,23 +191,28 @@ def _over_stored(tests: Sequence[Difference]) -> str:
 
 
 BEYOND = {
-    "natural": "With natural-gradient steps in place of Adam's, beyond the paper, RCL-CPB reaches",
-    "memoryless": "With such steps and no stored image at all, it reaches",
+    "natural": "With natural-gradient steps in place of Adam's, beyond the paper, RCL-CPB",
+    "memoryless": "With such steps and no stored image at all, it",
 }
 
 
 def beyond(results: Path, family: str) -> str:
-    """Where a family of ours is recorded: its accuracy, VCL's, and that of the paper's method."""
-    places = []
+    """Where a family of ours is recorded: its accuracy, and that of those beside it."""
+    kept, short = [], []
     for name in SCENARIOS:
-        found = {m: load_records(results, name, m) for m in (f"rcl-cpb-{family}", "rcl-cpb")}
-        if not all(found.values()):
+        ends = {
+            m: _ends(found)
+            for m in (f"rcl-cpb-{family}", "rcl-cpb", "rcl-cpb-plus")
+            if (found := load_records(results, name, m))
+        }
+        mine = ends.pop(f"rcl-cpb-{family}", None)
+        if mine is None or "rcl-cpb" not in ends:
             continue
-        (mean, neurons), (before, size) = map(_ends, found.values())
-        fixed = load_records(results, name, f"vcl-{family}")
-        words = (
-            f"{name} {mean:.1f} % at {neurons:.0f} neurons (RCL-CPB {before:.1f} % at {size:.0f}"
-        )
-        words += f"; VCL with the same steps {_ends(fixed)[0]:.1f} %)" if fixed else ")"
-        places.append(words)
-    return f"{BEYOND[family]} {', '.join(places)}." if places else ""
+        beside = [f"{LABEL[m]} {a:.1f} % at {n:.0f}" for m, (a, n) in ends.items()]
+        if fixed := load_records(results, name, f"vcl-{family}"):
+            beside.append(f"VCL with the same steps {_ends(fixed)[0]:.1f} %")
+        words = f"{name} {mine[0]:.1f} % at {mine[1]:.0f} neurons ({', '.join(beside)})"
+        (kept if mine[0] >= ends["rcl-cpb"][0] else short).append(words)
+    parts = [f"reaches {'; '.join(kept)}"] if kept else []
+    parts += [f"falls short on {'; '.join(short)}"] if short else []
+    return f"{BEYOND[family]} {', and '.join(parts)}." if parts else ""

@@ -15,7 +15,23 @@ from rclcpb.presets import METHODS
 from .evidence import FURTHER, OWN, Difference
 from .style import BLUE, COLOUR, GREY, INK, LABEL, MARKER, WIDTH, end_labels, matrix
 
-__all__ = ["OWN", "forest", "network_sizes", "record_frame", "scenario_dots"]
+__all__ = ["OWN", "PAPER_SETTINGS", "forest", "network_sizes", "record_frame", "scenario_dots"]
+
+# the paper's Table 1: name, incremental in what, images, number of tasks, classes a task
+PAPER_SETTINGS = {
+    "pmnist": ("pMNIST", "domains", "MNIST, 28 × 28", 10, 10),
+    "mh-smnist": ("MH-sMNIST", "tasks", "MNIST, 28 × 28", 5, 2),
+    "ta-smnist": ("TA-sMNIST", "classes", "MNIST, 28 × 28", 5, 2),
+    "mh-cifar100": ("MH-CIFAR100", "tasks", "CIFAR-100, 32 × 32 × 3", 20, 5),
+    "ta-cifar100": ("TA-CIFAR100", "classes", "CIFAR-100, 32 × 32 × 3", 20, 5),
+    "mnist-svhn-cifar10": (
+        "Sequence",
+        "tasks, heterogeneous",
+        "MNIST, 28 × 28; SVHN, 32 × 32; CIFAR-10, 32 × 32 × 3",
+        3,
+        10,
+    ),
+}
 
 
 def scenario_dots(

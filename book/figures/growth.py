@@ -13,7 +13,7 @@ LAYERS = ((190, 20), (445, 20))  # where a layer's block begins, dots a row
 STEP = 9  # from dot to dot
 TOP = 60
 HEAD = (
-    "<svg class='rcl-growth' role='img' aria-label='{}' viewBox='0 0 720 300' font-size='13'"
+    "<svg class='rcl-growth' role='img' aria-label='{}' viewBox='0 0 720 {}' font-size='13'"
     " fill='currentColor' stroke-linecap='round' style='width:100%;min-width:480px'>"
 )
 
@@ -24,17 +24,24 @@ def growth_frames(record: Record) -> tuple[list[str], list[str]]:
     return [drawing for drawing, _ in drawn], [label for _, label in drawn]
 
 
+def _below(record: Record) -> int:
+    """Where the drawing has room under the largest layer."""
+    rows = max(-(-n // wide) for n, (_, wide) in zip(record.hidden[-1], LAYERS, strict=True))
+    return TOP + STEP * max(rows, 2 * len(record.tasks)) + 24
+
+
 def _frames(record: Record) -> Iterator[tuple[str, str]]:
     births: list[list[int]] = [[], []]  # per layer, neurons that each task brought
+    below = _below(record)
     for t, name in enumerate(record.tasks):
         if t:
             label = f"task {t + 1}, digits {name}: {_freed(record, t)}"
-            yield _drawing(births, label, _bars(record, t)), label
+            yield _drawing(births, label, below, _bars(record, t, below)), label
         for layer, of in enumerate(births):
             of.append(record.added[t][layer] if t else record.hidden[0][layer])
         label = f"task {t + 1}, digits {name}: "
         label += _account(record, t) if t else f"begins with {_sizes(record, 0)} neurons"
-        yield _drawing(births, label, ""), label
+        yield _drawing(births, label, below), label
 
 
 def _sizes(record: Record, t: int) -> str:
@@ -68,7 +75,7 @@ def _account(record: Record, t: int) -> str:
     )
 
 
-def _drawing(births: Sequence[Sequence[int]], label: str, bars: str) -> str:
+def _drawing(births: Sequence[Sequence[int]], label: str, below: int, bars: str = "") -> str:
     blocks = [_block(x, wide, of) for (x, wide), of in zip(LAYERS, births, strict=True)]
     names = ("28 × 28 pixels", "hidden layer 1", "hidden layer 2", "outputs")
     places = (20, LAYERS[0][0], LAYERS[1][0], 655)
@@ -81,7 +88,8 @@ def _drawing(births: Sequence[Sequence[int]], label: str, bars: str) -> str:
         f"<path d='M{a} {TOP + 50}H{b}' stroke='currentColor' opacity='.5'/>"
         for a, b in ((132, 182), (378, 437), (633, 652))
     ]
-    return HEAD.format(label) + "".join([*texts, pixels, *lines, *blocks, outputs, bars]) + "</svg>"
+    head = HEAD.format(label, below + 50)
+    return head + "".join([*texts, pixels, *lines, *blocks, outputs, bars]) + "</svg>"
 
 
 def _block(x: int, wide: int, births: Sequence[int]) -> str:
@@ -102,12 +110,13 @@ def _dots(places: Sequence[tuple[int, int]], colour: str) -> str:
     return f"<path d='{path}' stroke='{colour}' stroke-width='7' fill='none'/>"
 
 
-def _bars(record: Record, t: int) -> str:
+def _bars(record: Record, t: int, below: int) -> str:
     """Under each layer, how many of its weights start afresh."""
     drawn = ""
     for (x, _), share in zip(LAYERS, _shares(record, t), strict=True):
-        drawn += f"<rect x='{x - 4}' y='240' width='180' height='14' fill='none'"
-        drawn += f" stroke='currentColor'/><rect x='{x - 4}' y='240' width='{180 * share:.1f}'"
-        drawn += f" height='14' fill='#0072B2'/><text x='{x - 4}' y='275'>"
+        box = f"<rect x='{x - 4}' y='{below}' height='14'"
+        drawn += f"{box} width='180' fill='none' stroke='currentColor'/>"
+        drawn += f"{box} width='{180 * share:.1f}' fill='#0072B2'/>"
+        drawn += f"<text x='{x - 4}' y='{below + 35}'>"
         drawn += f"{100 * share:.0f} % of its weights afresh</text>"
     return drawn

@@ -18,6 +18,7 @@ from .vector import picture, png
 
 DENSITY = 90  # points an inch of a frame
 LARGEST_FRAME = 25_000  # characters
+SHORT = 32  # characters of a label that stands beside the slider; a longer one is below it
 
 PLAYER = """<figure class="rcl-player" id="ID" FIGURE>
 <div data-frame>FIRST</div>
@@ -27,7 +28,7 @@ PLAYER = """<figure class="rcl-player" id="ID" FIGURE>
 <button type="button" data-step="1" aria-label="one step on" STYLE>▶</button>
 <input type="range" min="0" max="LAST" value="START" step="1" aria-label="NAME"
  style="flex:1 1 9em;min-width:7em;max-width:24em">
-<output aria-live="polite" style="flex:1 1 8em">LABEL</output></div>
+<output aria-live="polite" style="flex:1 1 ROOM">LABEL</output></div>
 CAPTION
 <script>(function(){var b=document.getElementById("ID");if(!b||b.ready)return;b.ready=1;
 var f=FRAMES,l=LABELS,i=b.querySelector("[data-frame]"),r=b.querySelector("input"),
@@ -106,6 +107,7 @@ def _player_parts(
         "START": str(start),
         "ID": f"rcl-{digest[:12]}",
         "LABELS": _script(labels),
+        "ROOM": "8em" if max(map(len, labels)) <= SHORT else "100%",
         "NAME": html.escape(f"choose a frame: {alt}"),
         "LABEL": html.escape(labels[start]),
         "FIRST": frames[start],

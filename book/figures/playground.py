@@ -13,16 +13,16 @@ from .player import BUTTON
 PLAYGROUND = """<figure class="rcl-play" id="rcl-one-weight" FIGURE>
 <div style="display:flex;flex-wrap:wrap;gap:0.5em 1.5em">
 <svg role="group" aria-label="Points that can be moved, and lines drawn from the belief"
- viewBox="0 0 320 240" style="flex:1 1 17em;max-width:24em" font-size="11" fill="currentColor">
+ viewBox="0 0 320 240" style="flex:1 1 17em;max-width:24em" font-size="14" fill="currentColor">
 <path d="M10 120H310M160 10V230" stroke="currentColor" opacity=".35"/>
-<text x="302" y="134">x</text><text x="166" y="18">y</text>
+<text x="300" y="136">x</text><text x="166" y="18">y</text>
 <g data-lines></g><g data-points></g></svg>
 <svg role="img" aria-label="Prior and posterior of the weight" viewBox="0 0 320 240"
- style="flex:1 1 17em;max-width:24em" font-size="11" fill="currentColor">
+ style="flex:1 1 17em;max-width:24em" font-size="14" fill="currentColor">
 <path d="M10 215H310" stroke="currentColor"/><path data-prior fill="none" stroke="currentColor"
  stroke-dasharray="2 3"/><path data-belief fill="#0072B2" fill-opacity=".25" stroke="#0072B2"
  stroke-width="2"/><path d="M160 15V215" stroke="currentColor" opacity=".35"/>
-<text x="164" y="26">0</text><text x="268" y="230">weight w</text>
+<text x="164" y="26">0</text><text x="248" y="232">weight w</text>
 <text x="14" y="190">dotted: prior</text></svg></div>
 <div style="display:flex;flex-wrap:wrap;gap:0.5em 1em;align-items:center;margin-top:0.3em">
 <button type="button" data-more STYLE>One more point</button>

@@ -217,6 +217,7 @@ def test_one_version_everywhere() -> None:
     assert yaml.safe_load(read("CITATION.cff"))["version"] == rclcpb.__version__
     latest = re.search(r"^## (\S+)", read("CHANGELOG.md"), re.MULTILINE)
     assert latest and latest[1] == rclcpb.__version__
+    assert f"Version {rclcpb.__version__}" in read("book/index.md").partition("```bibtex")[2]
 
 
 def test_citation_follows_its_schema() -> None:
