@@ -57,6 +57,19 @@ def searched(name: str, method: str) -> int:
     return sum(entry["method"] == method for entry in regime(name))
 
 
+def chain_rows(name: str) -> list[tuple[object, ...]]:
+    """What benchmarks/chain.py found: an answer a row, its means over seeds."""
+    path = RESULTS / "chain" / f"{name}.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    measures = ("accuracy", "right_task", "told_task")
+    found = []
+    for answer in dict.fromkeys(row["answer"] for row in rows):
+        mine = [row for row in rows if row["answer"] == answer]
+        means = [f"{100 * np.mean([row[m] for row in mine]):.2f}" for m in measures]
+        found.append((answer, *means, len(mine)))
+    return found
+
+
 class Change(NamedTuple):
     """Two settings of the search that differ in one field, and what that changed."""
 
