@@ -90,37 +90,39 @@ class ContinualClassifier:
         `task` names it: with a head a task, more of a known task goes to the head it has.
         `test` is (x, y) to be tested on after this and every later task, and is kept whole.
         """
-        x, y = intake.pair(x, y)
-        known = getattr(self, "known_", None) or self._first_look(x)
+        named, (x, y) = intake.columns(x), intake.pair(x, y)
+        known = getattr(self, "known_", None) or self._first_look(x, named)
+        known.same_columns(named)
         known = known.having(f"task {len(known.names) + 1}" if task is None else task, y)
         head = self._head(known.names) if self.heads == "multi" else 0
-        codes, (x_test, y_test) = known.codes(y), intake.pair(*test) if test else (x[:0], y[:0])
-        tested = known.inputs(x_test), known.codes(y_test)
+        codes = known.codes(y)
+        x_test, y_test = known.tested(test, x)
         classes = self._classes_of(head) if self.heads == "multi" else ()
         classes = classes or known.classes(codes)
-        if odd := {known.labels[code] for code in {*codes, *tested[1]} - set(classes)}:
+        if odd := {known.labels[code] for code in {*codes, *y_test} - set(classes)}:
             raise RclCpbError(
                 f"task {known.names[-1]!r} has no class {', '.join(map(repr, sorted(odd)))}:"
                 " learn new classes as a task of their own, and test on none that are new."
             )
-        piece = Piece(str(known.names[-1]), known.inputs(x), codes, *tested, classes)
+        piece = Piece(str(known.names[-1]), known.inputs(x), codes, x_test, y_test, classes)
         run = getattr(self, "run_", None) or self._new_run(piece)
         run.hooks = [*hooks]
+        getattr(self, "nets_", {}).clear()  # they are the run's, which may go back to before
         run.learn(piece, head)
         self._have(run, known)
         return self
 
     def fit(self, x: Any, y: Any) -> Self:
         """Forget everything and learn one task."""
-        for name in ("run_", "known_"):
+        for name in ("run_", "known_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         return self.learn(x, y)
 
-    def _first_look(self, x: np.ndarray) -> Known:
-        """What the first task settles: a sample's shape, and a table's scale."""
+    def _first_look(self, x: np.ndarray, named: tuple[str, ...]) -> Known:
+        """What the first task settles: a sample's shape, a table's columns and their scale."""
         table = x.ndim == 2 and x.dtype != np.uint8
         scaled = table if self.standardise is None else self.standardise
-        return Known(x.shape[1:], Scale.of(x) if scaled else None)
+        return Known(x.shape[1:], Scale.of(x) if scaled else None, columns=named)
 
     def _head(self, names: Sequence[Any]) -> int:
         """Which head the last of these tasks has: tasks count in the order they came first."""
@@ -145,6 +147,8 @@ class ContinualClassifier:
         self.nets_: dict[int, core.ProgressiveBNN] = {}  # that answer for a piece
         self.classes_ = np.array(sorted(known.labels))
         self.n_features_in_ = math.prod(known.shape)
+        if known.columns:
+            self.feature_names_in_ = np.array(known.columns, dtype=object)
 
     # ------------------------------------------------------------------------- answers
 
@@ -164,12 +168,13 @@ class ContinualClassifier:
 
     def score(self, x: Any, y: Any, task: Any = None) -> float:
         """The share of right answers."""
-        x, y = intake.pair(x, y)
-        return float(np.mean(self.predict(x, task) == y))
+        _, right = intake.pair(x, y)
+        return float(np.mean(self.predict(x, task) == right))
 
     def _answers(self, x: Any, task: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Probabilities in the order of `classes_`, entropy and mutual information."""
         run = self._learned()
+        self.known_.same_columns(intake.columns(x))
         images = self.known_.inputs(intake.samples(x))
         pieces = self._pieces(task)
         answers = [self._answer(images, j) for j in pieces]
@@ -274,6 +279,11 @@ class ContinualClassifier:
                 raise RclCpbError(f"no parameter {name!r}: choose from {', '.join(known)}.")
             setattr(self, name, value)
         return self
+
+    def __repr__(self) -> str:
+        usual = inspect.signature(type(self)).parameters
+        given = (f"{k}={v!r}" for k, v in self.get_params().items() if v != usual[k].default)
+        return f"{type(self).__name__}({', '.join(given)})"
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import rclcpb_core as core
+from rclcpb import checks
 from rclcpb.coreset import by_class
 from rclcpb.files import RclCpbError
 from rclcpb.images import ARRAYS
@@ -51,6 +52,8 @@ class GrowingLearner(core.Learner):
         self, scenario: Scenario, config: Any, seed: int, device: Any, memory: int | None
     ) -> None:
         self.memory, self.head_of = memory, [0]
+        if memory is not None:
+            checks.whole("memory", memory)
         super().__init__(scenario, config, seed, device)
 
     def check(self) -> None:
@@ -130,6 +133,8 @@ class GrowingRun(Run):
         before, learned = (self.scenario.tasks, self.method.head_of), len(self.stages)
         self.have((*before[0][:learned], task), [*before[1][:learned], head])
         try:
+            for hook in self.hooks:
+                hook.on_start(self)
             self.learn_task()
         except BaseException:
             self.have(*before)

@@ -102,6 +102,11 @@ def open_kept(path: str | Path) -> Opened:
     _, facts = load_tensors(Path(path), "a kept network")
     if "given" in facts:
         return of_classifier(ContinualClassifier.load(path))
+    if "exported" in facts:
+        raise RclCpbError(
+            f"{path} is an exported network, without doubt: read it with PlainNetwork.load, or ask"
+            " the network it was exported from."
+        )
     net = core.load(path)
     try:
         inputs, multi = net.about["inputs"], net.about["heads"] == "multi"

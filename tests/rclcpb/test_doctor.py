@@ -88,6 +88,23 @@ def test_the_weights_of_task_1_are_counted_right(few: Callable) -> None:
         assert record.hidden[0] != record.hidden[-1]
 
 
+@pytest.mark.parametrize(
+    ("scenario", "method", "heads"),
+    [
+        ("pmnist-shared", "rcl-cpb", 1),
+        ("ta-smnist", "rcl-cpb", 1),
+        ("ta-smnist", "er", 1),
+        ("pmnist", "rcl-cpb", 10),
+        ("pmnist", "er", 10),
+        ("mh-smnist", "rcl-cpb-memoryless", 5),
+        ("mh-cifar100", "rcl-cpb", 20),
+    ],
+)
+def test_one_head_is_told_from_a_head_a_task(scenario: str, method: str, heads: int) -> None:
+    for record in load_records(RESULTS, scenario, method):
+        assert len(doctor.heads_of(record)) == heads
+
+
 def test_the_command_names_the_sign_and_what_to_do(
     few: Callable, command: Callable, tmp_path: Path
 ) -> None:
