@@ -39,7 +39,7 @@ import exercises  # noqa: E402
 import figures  # noqa: E402
 import prepare  # noqa: E402
 import store  # noqa: E402
-from figures import appendix, full_runs, growth, page, player, vector  # noqa: E402
+from figures import appendix, full_runs, growth, own, page, player, vector  # noqa: E402
 from figures import field as against  # noqa: E402
 
 CHAPTERS = sorted(path.stem for path in BOOK.glob("*.ipynb"))
@@ -432,6 +432,22 @@ def test_a_figure_needs_alt_text_and_a_source(monkeypatch: pytest.MonkeyPatch) -
 def test_a_player_needs_a_label_a_frame() -> None:
     with pytest.raises(ValueError, match="one each"):
         figures.slider([plt.figure()], [], "x")
+
+
+def test_searched_runs_are_compared_if_one_setting_differs_and_nothing_else(tmp_path: Path) -> None:
+    def row(accuracy: float, seed: int = 0, **config: float) -> str:
+        run = {"method": "vcl", "seed": seed, "tasks": 0, "config": {"kl": 1, "lr": 2} | config}
+        return json.dumps(run | {"accuracy": accuracy})
+
+    rows = [row(0.5), row(0.6, kl=3), row(0.7, kl=2), row(0.9, kl=2, lr=3), row(0.8, 1, kl=9)]
+    (tmp_path / "regime").mkdir()
+    (tmp_path / "regime" / "pmnist.jsonl").write_text("\n".join(rows))
+    found = own.searched(tmp_path, ("kl", "lr"))
+    assert {(*change,): points for change, points in found.items()} == {
+        ("kl", "pmnist", 1, 2): [pytest.approx(20)],
+        ("kl", "pmnist", 2, 3): [pytest.approx(-10)],
+        ("lr", "pmnist", 2, 3): [pytest.approx(20)],
+    }
 
 
 def test_no_live_widgets_under_a_test() -> None:

@@ -53,6 +53,11 @@ def test_a_sound_run_shows_no_sign(heads: str, few: Callable) -> None:
     assert doctor.signs(learn(few(heads), SOUND, 1)) == []
 
 
+def test_the_settings_for_unknown_data_show_no_sign(few: Callable) -> None:
+    record = learn(few("single"), OWN_DATA, 0)
+    assert doctor.signs(record) == [] and np.mean(record.accuracy[-1]) > 0.85
+
+
 @pytest.mark.parametrize(("name", "heads", "changes"), FAILING)
 def test_a_failure_brought_about_on_purpose_shows_its_sign_alone(
     name: str, heads: str, changes: dict, few: Callable
