@@ -474,6 +474,14 @@ def test_text_in_figures_is_legible_in_every_methods_colour() -> None:
     assert vector.contrast(to_rgb(fill)) >= 4.5
 
 
+def test_a_number_written_in_a_figure_keeps_all_its_digits() -> None:
+    fig, ax = plt.subplots()
+    ax.set_yticks([0.001, 0.0025], ["0.001", "0.0025"])
+    drawn = vector.picture(fig, "two small numbers")
+    assert ">0.001<" in drawn and ">0.0025<" in drawn
+    assert not re.search(r"\d\.\d{3}", re.sub(r">[^<]*<", "><", drawn))  # coordinates are short
+
+
 def test_a_large_figure_is_a_picture_of_twice_the_points() -> None:
     fig, ax = plt.subplots(figsize=(2, 1))
     ax.plot(np.random.default_rng(0).normal(size=20_000), "o")

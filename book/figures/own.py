@@ -34,16 +34,17 @@ def matrix(accuracy: Sequence[Sequence[float]], tasks: Sequence[str]) -> Figure:
 def trade(sweeps: Mapping[tuple[str, float], tuple[float, float]], words: dict) -> Figure:
     """Accuracy against the neurons a run ended with, a line a setting, its values written."""
     fig, ax = plt.subplots(figsize=(WIDTH, 3.6))
-    looks = dict(zip(words, ((BLUE, "o"), (ORANGE, "s"), (VERMILION, "^")), strict=True))
-    for field, (colour, marker) in looks.items():
+    marks = ((BLUE, "o", (-4, -15)), (ORANGE, "s", (-6, 9)), (VERMILION, "^", (8, -3)))
+    for field, (colour, marker, aside) in zip(words, marks, strict=True):
         found = sorted((v, 100 * a, n) for (f, v), (a, n) in sweeps.items() if f == field)
         values, right, neurons = zip(*found, strict=True) if found else ((), (), ())
         ax.plot(neurons, right, color=colour, marker=marker, label=words[field])
         for value, x, y in zip(values, neurons, right, strict=True):
-            ax.annotate(f"{value:g}", (x, y), (7, -10), textcoords="offset points", fontsize=9)
+            ax.annotate(f"{value:g}", (x, y), aside, textcoords="offset points", fontsize=9)
     ax.set(xscale="log", xlabel="neurons after the last task", ylabel="accuracy, %")
     ax.set_xticks([50, 100, 200, 400, 800], ["50", "100", "200", "400", "800"])
     ax.minorticks_off()
+    ax.margins(y=0.1)
     ax.legend()
     return fig
 
@@ -127,6 +128,8 @@ def kl_weights(weights: Sequence[float], tried: dict[int, Sequence[Record]]) -> 
     for ax, name in zip(axes, ("accuracy, %", "KL a weight, nats"), strict=True):
         ax.set(xscale="log", xlabel="weight of the KL", title=name)
     axes[1].set_yscale("log")
+    axes[1].minorticks_off()
+    axes[1].set_yticks([0.0001, 0.001, 0.01, 0.1], ["0.0001", "0.001", "0.01", "0.1"])
     axes[0].axhline(50, color=GREY, ls=":", lw=1.2)
     axes[0].legend()
     return fig

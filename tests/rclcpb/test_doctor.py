@@ -18,7 +18,7 @@ from rclcpb.records import RESULTS, Record, load_record, load_records, save_reco
 from rclcpb.runner import learn
 from rclcpb.scenarios import Scenario
 
-SOUND = replace(OWN_DATA, hidden=(32, 32), coreset=20, replay_steps=100, lr_rho=0.05)
+SOUND = replace(OWN_DATA, hidden=(32, 32), coreset=20, replay_steps=100)
 OVERFIT: dict[str, Any] = {"coreset": 4, "replay_steps": 1500, "replay_lr": 0.01, "replay_mix": 0}
 FAILING: list[tuple[str, str, dict[str, Any]]] = [
     ("KL too heavy", "single", {"kl_weight": 30.0, "epochs": 60, "replay": False}),
