@@ -118,7 +118,7 @@ def auc(rows: Sequence[dict[str, Any]], who: Asked, kind: str, doubt: str) -> np
 
 def apart(rows: Sequence[dict[str, Any]]) -> Figure:
     """A panel a kind of strange image, a row a doubt; every seed a dot, the mean a bar."""
-    fig, axes = plt.subplots(1, len(KINDS), figsize=(WIDTH, 3.1), sharey=True)
+    fig, axes = plt.subplots(1, len(KINDS), figsize=(WIDTH, 3.1), sharex=True, sharey=True)
     draws = [name for name, who in COLOUR.items() if who.way == "draws"]
     lines = [(name, "entropy") for name in COLOUR]
     lines += [(name, "mutual_information") for name in draws]
