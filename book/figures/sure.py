@@ -72,7 +72,7 @@ def doubts(groups: dict[str, np.ndarray], name: str) -> Figure:
     return fig
 
 
-# ------------------------------------------------------- a network that learned CIFAR-100
+# --------------------------------------------------------------- networks with a head a task
 
 
 class Asked(NamedTuple):
@@ -92,9 +92,9 @@ COLOUR = {
 KINDS = ("classes to come", "SVHN", "blends")
 
 
-def recorded(results: Path) -> list[dict[str, Any]]:
-    """The runs of benchmarks/doubt.py, if every network has its seeds."""
-    path = results / "doubt" / "mh-cifar100.jsonl"
+def recorded(results: Path, scenario: str) -> list[dict[str, Any]]:
+    """The runs of benchmarks/doubt.py."""
+    path = results / "doubt" / f"{scenario}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 

@@ -66,6 +66,12 @@ def test_a_twin_by_its_draws_is_the_twin_by_its_means(doubt: Any, colour: Scenar
     assert row["untold"]["draws"]["label"] <= row["untold"]["draws"]["task"] <= 1
 
 
+def test_who_reads_no_colour_is_not_asked_about_svhn(doubt: Any) -> None:
+    flat = tiny.config(epochs=1, replay_steps=2)
+    row = doubt.measured(tiny.scenario(heads="multi"), 2, flat, 0, None)
+    assert set(row["auc"]["draws"]) == {"classes to come", "blends"}
+
+
 def test_blends_are_of_two_classes(doubt: Any, colour: Scenario) -> None:
     test = core.samples(colour, 0, "test")
     torch.manual_seed(0)
