@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import rclcpb_core as core
+from rclcpb import checks
 from rclcpb.coreset import by_class
 from rclcpb.files import RclCpbError
 from rclcpb.images import ARRAYS
@@ -52,7 +53,8 @@ class GrowingLearner(core.Learner):
     def __init__(
         self, scenario: Scenario, config: Any, seed: int, device: Any, memory: int | None
     ) -> None:
-        self.memory, self.head_of = memory, [0]
+        self.memory = memory if memory is None else checks.whole("memory", memory, 1)
+        self.head_of = [0]
         super().__init__(scenario, config, seed, device)
 
     def check(self) -> None:
@@ -135,6 +137,8 @@ class GrowingRun(Run):
             tasks, head_of = self.scenario.tasks[:learned], method.head_of[:learned]
             try:
                 self.have((*tasks, task), [*head_of, head])
+                for hook in self.hooks:
+                    hook.on_start(self)
                 with a_whole_task(self):
                     self._learn_task(learned)
             finally:
