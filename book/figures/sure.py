@@ -93,9 +93,14 @@ KINDS = ("classes to come", "SVHN", "blends")
 
 
 def recorded(results: Path, scenario: str) -> list[dict[str, Any]]:
-    """The runs of benchmarks/doubt.py."""
+    """The runs of benchmarks/doubt.py, of the seeds that every network has."""
     path = results / "doubt" / f"{scenario}.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    networks = {who.network for who in COLOUR.values()}
+    have = {
+        row["seed"]: {one["network"] for one in rows if one["seed"] == row["seed"]} for row in rows
+    }
+    return [row for row in rows if have[row["seed"]] == networks]
 
 
 def told(rows: Sequence[dict[str, Any]], who: Asked) -> np.ndarray:
