@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -216,6 +217,13 @@ def check_whole(run: GrowingRun, labels: Sequence[Any], names: Sequence[Any]) ->
         raise ValueError("it has not one of each a task")
     if not all(isinstance(one, int | str) for one in (*labels, *names)):
         raise ValueError("it has names that are none")
+    for task in tasks:
+        for x, y in ((task.x_train, task.y_train), (task.x_test, task.y_test)):
+            if y.dtype != np.int64 or y.shape != x.shape[:1] or not {*y} <= {*task.classes}:
+                raise ValueError("its labels are none")
+            checks.like(x, tasks[0].x_train)
+        if not {*task.classes} <= {*range(len(labels))}:
+            raise ValueError("its classes have no names")
     for j, stored in enumerate(method.coreset):
         columns = len(run.scenario.columns(j))
         outputs = method.net.heads[method.head(j)].shape[0]
