@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 
 from rclcpb import doctor, inference
-from rclcpb.export import PlainNetwork, plain_network, write_onnx
+from rclcpb.export import PlainNetwork, off_by, plain_network, write_onnx
 from rclcpb.files import RclCpbError, read_whole, replacing
 from rclcpb.images import nothing_fetched
 from rclcpb.method import samples
@@ -82,6 +82,8 @@ class Export:
             small.save(out)
         left, whole = small.weights()
         print(f"{left:,} of {whole:,} hidden weights, {out.stat().st_size:,} bytes -> {out}")
+        if self.to == "onnx":
+            print(f"onnxruntime reads it, and is off by {off_by(small, out):.0e} at the most")
         try:
             scenario = its_scenario(opened, self.data_dir)
         except RclCpbError as error:

@@ -22,6 +22,11 @@ class LikeScikitLearn:
             setattr(self, name, value)
         return self
 
+    def __repr__(self) -> str:
+        usual = inspect.signature(type(self)).parameters
+        given = (f"{k}={v!r}" for k, v in self.get_params().items() if v != usual[k].default)
+        return f"{type(self).__name__}({', '.join(given)})"
+
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 

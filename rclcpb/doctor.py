@@ -58,20 +58,37 @@ def kl_a_weight(record: Record) -> tuple[float, float] | None:
     return kl / weights_of_task_1(record), 0.5 * (math.exp(ratio) + means - 1 - ratio)
 
 
-def weights_of_task_1(record: Record) -> float:
-    """How many the network had then, from how many it has now: the input size is not recorded."""
+def inputs(record: Record, heads: list[int]) -> float:
+    """How wide the input was, with its bias, if these were the heads: it is not recorded."""
+    last = record.hidden[-1]
+    numbers = record.parameters / (2 if "rho_init" in record.config else 1)
+    return (numbers - behind(last, heads)) / last[0]
+
+
+def behind(sizes: list[int], heads: list[int]) -> int:
+    """Weights and biases behind the first layer."""
+    return sum((a + 1) * b for a, b in pairwise(sizes)) + sum((sizes[-1] + 1) * n for n in heads)
+
+
+def heads_of(record: Record) -> list[int]:
+    """The outputs of each head: one head for all tasks, or a head a task.
+
+    One that grows has another chance at each task; one that does not, as on permuted images,
+    is told by its weights, from which the input must come out as a whole number.
+    """
     columns = [round(1 / chance) for chance in record.chance]
-    single = len(set(columns)) > 1 or len(columns) == 1
-    last, first = record.hidden[-1], record.hidden[0]
+    one = columns[-1:]
+    if len(set(columns)) > 1 or len(columns) == 1:
+        return one
+    sized = record.hidden and record.hidden[-1]
+    whole = sized and inputs(record, one).is_integer() and not inputs(record, columns).is_integer()
+    return one if whole else columns
 
-    def behind(sizes: list[int], heads: list[int]) -> int:
-        return sum((a + 1) * b for a, b in pairwise(sizes)) + sum(
-            (sizes[-1] + 1) * n for n in heads
-        )
 
-    now = behind(last, columns[-1:] if single else columns)
-    inputs = (record.parameters / 2 - now) / last[0]
-    return inputs * first[0] + behind(first, columns[:1])
+def weights_of_task_1(record: Record) -> float:
+    """How many the network had then, from how many it has now."""
+    heads, first = heads_of(record), record.hidden[0]
+    return inputs(record, heads) * first[0] + behind(first, [round(1 / record.chance[0])])
 
 
 def heavy_kl(record: Record) -> Sign | None:
@@ -111,7 +128,7 @@ def passes(record: Record) -> float:
         return 0.0
     if config.get("replay_epochs"):
         return float(config["replay_epochs"])
-    one_head = len(set(record.chance)) > 1
+    one_head = len(heads_of(record)) == 1
     fitted = record.coreset_total if one_head else config["coreset"]
     batch = min(config["replay_batch"], fitted)
     return config["replay_steps"] * batch / fitted
@@ -140,8 +157,7 @@ def replay_overfits(record: Record) -> Sign | None:
 
 def drowned(record: Record) -> Sign | None:
     """A head that drowns old classes: the last task is right, those before it are not."""
-    last, chance = record.accuracy[-1], record.chance
-    one_head = len(set(chance)) > 1
+    last, one_head = record.accuracy[-1], len(heads_of(record)) == 1
     if len(last) < 2:
         return None
     falls = [share for share in _falls(record)]

@@ -25,7 +25,7 @@ from rclcpb.contract import LikeScikitLearn
 from rclcpb.files import DAMAGE, RclCpbError, load_tensors, plain, save_tensors
 from rclcpb.growing import GrowingLearner, GrowingRun, Piece, check_whole, pieces, summary
 from rclcpb.inference import least_in_doubt
-from rclcpb.intake import Known, Scale
+from rclcpb.known import Known, Scale
 from rclcpb.method import seeded
 from rclcpb.modelcard import CLASSIFIER, listed, write_beside
 from rclcpb.runner import checked_hooks
@@ -45,7 +45,7 @@ OWN_DATA = core.Config(
     epochs=20,
     batch_size=32,
     lr_mu=3e-3,
-    lr_rho=3e-3,
+    lr_rho=0.05,  # with few steps, widths move no further than this times their number
     decay=True,
     kl_weight=0.1,
     replay_mix=32,
@@ -75,7 +75,7 @@ class ContinualClassifier(LikeScikitLearn):
     run_: GrowingRun  # from the first task on
     knowns_: tuple[Known, ...]
     given_: dict[str, Any]
-    nets_: dict[tuple[int, int], core.ProgressiveBNN]  # that answer for a piece
+    nets_: dict[int, core.ProgressiveBNN]  # that answer for a piece
 
     def __init__(
         self,
@@ -107,13 +107,13 @@ class ContinualClassifier(LikeScikitLearn):
     def _learn(
         self, x: Any, y: Any, task: Any = None, test: Any = None, hooks: Any = (), anew: bool = True
     ) -> Self:
-        hooks = checked_hooks(hooks)
+        hooks, named = checked_hooks(hooks), intake.columns(x)
         x, y = intake.pair(x, y)
-        before = self._first_look(x) if anew else self._known()
+        before = self._first_look(x, named) if anew else self._known()
+        before.same_columns(named)
         known = before.having(task, y, x)
         head = self._head(known.names) if self.heads == "multi" else 0
-        codes, (x_test, y_test) = known.codes(y), intake.to_test_on(test, x, y)
-        tested = checks.frozen(known.inputs(x_test)), known.codes(y_test)
+        codes, tested = known.codes(y), known.tested(test, x)
         classes = () if anew or self.heads == "single" else self._classes_of(head)
         classes = classes or known.classes(codes)
         if odd := {known.labels[code] for code in {*codes, *tested[1]} - set(classes)}:
@@ -125,19 +125,20 @@ class ContinualClassifier(LikeScikitLearn):
         run = self._new_run(piece) if anew else self.run_
         run.hooks = [*hooks]
         if not anew:
+            self.nets_.clear()  # they are the run's, which may go back to before
             self.knowns_ = before, known  # how far `run` came says which of them holds
         run.learn(piece, head)
         self._have(run, known)
         return self
 
-    def _first_look(self, x: np.ndarray) -> Known:
-        """What the first task settles: a sample's shape, and a table's scale."""
+    def _first_look(self, x: np.ndarray, named: tuple[str, ...]) -> Known:
+        """What the first task settles: a sample's shape, a table's columns and their scale."""
         table = x.ndim == 2 and x.dtype != np.uint8
         given = self.standardise
         scaled = table if given is None else checked("standardise", given, bool)
         if given is None and not table:
             intake.check_unit(x)
-        return Known(x.shape[1:], Scale.of(x) if scaled else None)
+        return Known(x.shape[1:], Scale.of(x) if scaled else None, columns=named)
 
     def _head(self, names: Sequence[Any]) -> int:
         """Which head the last of these tasks has: tasks count in the order they came first."""
@@ -149,8 +150,6 @@ class ContinualClassifier(LikeScikitLearn):
         return next((task.classes for mine, task in pieces if mine == head), ())
 
     def _new_run(self, first: Task) -> GrowingRun:
-        if self.memory is not None:
-            checks.whole("memory", self.memory, 1)
         colour = {"center": 0.5, "scale": 0.25} if self.trunk else {}
         scenario = Scenario("own data", (first,), self.heads, self.trunk, **colour)
         config = self.config or OWN_DATA
@@ -174,6 +173,12 @@ class ContinualClassifier(LikeScikitLearn):
     def n_features_in_(self) -> int:
         return math.prod(self.known_.shape)
 
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        if not self.known_.columns:
+            raise AttributeError("feature_names_in_: the columns learned had no names")
+        return np.array(self.known_.columns, dtype=object)
+
     # ------------------------------------------------------------------------- answers
 
     def predict(self, x: Any, task: Any = None) -> np.ndarray:
@@ -192,13 +197,14 @@ class ContinualClassifier(LikeScikitLearn):
 
     def score(self, x: Any, y: Any, task: Any = None) -> float:
         """The share of right answers."""
-        x, y = intake.pair(x, y)
-        self._known().check_kind(y)
-        return float(np.mean(self.predict(x, task) == y))
+        _, right = intake.pair(x, y)
+        self._known().check_kind(right)
+        return float(np.mean(self.predict(x, task) == right))
 
     def _answers(self, x: Any, task: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Probabilities in the order of `classes_`, entropy and mutual information."""
         run = self._learned()
+        self.known_.same_columns(intake.columns(x))
         images = self.known_.inputs(intake.samples(x))
         pieces = self._pieces(task)
         answers = [self._answer(images, j) for j in pieces]
@@ -247,10 +253,10 @@ class ContinualClassifier(LikeScikitLearn):
         """As a run answers for piece j in its last evaluation, draw for draw."""
         learner, scenario = self.run_.method, self.run_.scenario
         last = len(self.run_.stages) - 1
-        if (last, j) not in self.nets_:
-            self.nets_[last, j] = learner.net_for(j)
+        if j not in self.nets_:
+            self.nets_[j] = learner.net_for(j)
         x = scenario.inputs(images, scenario.tasks[j], learner.device)
-        config, net, head = learner.config, self.nets_[last, j], learner.head(j)
+        config, net, head = learner.config, self.nets_[j], learner.head(j)
         mirror = config.test_mirror and scenario.trunk
         with seeded(self.seed, last, "evaluate", j):
             return checks.finite(core.predict(net, x, head, config.test_samples, mirror))

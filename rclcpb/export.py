@@ -208,3 +208,14 @@ def write_onnx(network: PlainNetwork, path: Path) -> None:
     content = to_onnx(network).SerializeToString()
     with replacing(path) as part:
         part.write_bytes(content)
+
+
+def off_by(network: PlainNetwork, path: Path) -> float:
+    """The largest difference between its probabilities and those of onnxruntime, which reads it."""
+    runtime = optional("onnxruntime", "onnx")
+    numbers = torch.randn((64, *network.facts["shape"]), generator=torch.Generator().manual_seed(0))
+    images = network.center + network.scale * numbers
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    found = map(torch.from_numpy, session.run(None, {"images": images.numpy()}))
+    pairs = zip(found, network(images), strict=True)
+    return max(float((one - other).abs().max()) for one, other in pairs)

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 import rclcpb_core as core
+from rclcpb import checks
 from rclcpb.coreset import by_class
 from rclcpb.files import RclCpbError
 from rclcpb.images import ARRAYS
@@ -52,7 +54,8 @@ class GrowingLearner(core.Learner):
     def __init__(
         self, scenario: Scenario, config: Any, seed: int, device: Any, memory: int | None
     ) -> None:
-        self.memory, self.head_of = memory, [0]
+        self.memory = memory if memory is None else checks.whole("memory", memory, 1)
+        self.head_of = [0]
         super().__init__(scenario, config, seed, device)
 
     def check(self) -> None:
@@ -135,6 +138,8 @@ class GrowingRun(Run):
             tasks, head_of = self.scenario.tasks[:learned], method.head_of[:learned]
             try:
                 self.have((*tasks, task), [*head_of, head])
+                for hook in self.hooks:
+                    hook.on_start(self)
                 with a_whole_task(self):
                     self._learn_task(learned)
             finally:
@@ -212,6 +217,13 @@ def check_whole(run: GrowingRun, labels: Sequence[Any], names: Sequence[Any]) ->
         raise ValueError("it has not one of each a task")
     if not all(isinstance(one, int | str) for one in (*labels, *names)):
         raise ValueError("it has names that are none")
+    for task in tasks:
+        for x, y in ((task.x_train, task.y_train), (task.x_test, task.y_test)):
+            if y.dtype != np.int64 or y.shape != x.shape[:1] or not {*y} <= {*task.classes}:
+                raise ValueError("its labels are none")
+            checks.like(x, tasks[0].x_train)
+        if not {*task.classes} <= {*range(len(labels))}:
+            raise ValueError("its classes have no names")
     for j, stored in enumerate(method.coreset):
         columns = len(run.scenario.columns(j))
         outputs = method.net.heads[method.head(j)].shape[0]

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
+from scipy.stats import rankdata
 from torch import Tensor
 
 from rclcpb.files import RclCpbError
@@ -36,6 +37,13 @@ def doubt(answer: Prediction, kind: Doubt = "entropy") -> Tensor:
 def least_in_doubt(answers: Sequence[Prediction], kind: Doubt = "entropy") -> Tensor:
     """For each input the head (N,) that doubts its answer least; `answers` has one a head."""
     return torch.stack([doubt(answer, kind) for answer in answers]).argmin(0)
+
+
+def told_apart(known: np.ndarray, strange: np.ndarray) -> float:
+    """AUC: how often a strange image is doubted more than a known one; a tie counts half."""
+    rank = rankdata(np.concatenate([known, strange]))[len(known) :]
+    higher = rank.sum() - len(strange) * (len(strange) + 1) / 2
+    return float(higher / (len(known) * len(strange)))
 
 
 def found_tasks(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from rclcpb.checks import SPREAD
 from rclcpb.files import RclCpbError
 
 EXACT = 2**53  # above it, one float stands for several whole numbers
+MISSING = ("None", "nan", "<NA>", "NaT")  # what stands where there is no label
 
 
 def array(values: Any, what: str) -> np.ndarray:
@@ -22,7 +22,8 @@ def array(values: Any, what: str) -> np.ndarray:
     if isinstance(values, np.ma.MaskedArray):
         raise RclCpbError(f"{what} is masked: leave out or fill in what is masked.")
     if hasattr(values, "detach"):  # torch
-        values = values.detach().cpu().numpy()
+        values = values.detach().cpu()
+        values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     elif hasattr(values, "to_numpy"):  # pandas
         values = values.to_numpy()
     try:
@@ -68,14 +69,10 @@ def labels(values: Any, count: int) -> np.ndarray:
         y = y[:, 0]  # a table of one column
     if y.shape != (count,):
         raise RclCpbError(f"{count} samples with labels {y.shape}: give one label a sample.")
-    if y.dtype.kind == "O" or isinstance(values, list | tuple):
-        given = y.tolist() if y.dtype.kind == "O" else values
-        if len(kinds := sorted({_kind(one) for one in given})) > 1:
-            raise RclCpbError(
-                f"y holds {' and '.join(kinds)}: give labels of one kind, and leave out the"
-                " samples that have none."
-            )
-        y = np.array(given) if y.dtype.kind == "O" else y
+    if isinstance(values, list | tuple):  # numpy would make words of numbers among words
+        y = np.array(values, dtype=object).reshape(y.shape)
+    if y.dtype.kind in "Of":
+        y = of_one_kind(y.tolist())
     if y.dtype.kind == "f" and (np.abs(y) < EXACT).all() and (y == np.round(y)).all():
         return y.astype(np.int64)
     if y.dtype.kind not in "buiU":
@@ -88,24 +85,32 @@ def labels(values: Any, count: int) -> np.ndarray:
     return y
 
 
+def of_one_kind(values: list[Any]) -> np.ndarray:
+    """A label that is missing is no class of its own, and a number is no word."""
+    scalar = np.generic | torch.Tensor
+    values = [one.item() if isinstance(one, scalar) and one.ndim == 0 else one for one in values]
+    for i, one in enumerate(values):
+        if not isinstance(one, str) and str(one) in MISSING:
+            raise RclCpbError(
+                f"sample {i} has no label ({one}): leave out the samples that have none."
+            )
+    if len(kinds := sorted({_kind(one) for one in values})) > 1:
+        raise RclCpbError(f"y holds {' and '.join(kinds)}: give labels of one kind.")
+    return np.array(values)
+
+
 def _kind(label: Any) -> str:
-    """NaN stands for a label that is missing: it would be a number among words, or a word."""
     if isinstance(label, str):
         return "words"
-    if isinstance(label, bool | np.bool_):
+    if isinstance(label, bool):
         return "truth values"
-    if isinstance(label, int | float | np.number):
-        return "numbers" if label == label else "NaN"
-    return type(label).__name__
+    return "numbers" if isinstance(label, int | float) else type(label).__name__
 
 
-def to_test_on(test: Any, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What was given to test on, or none of these samples."""
-    if test is None:
-        return x[:0], y[:0]
-    if not isinstance(test, list | tuple) or len(test) != 2:
-        raise RclCpbError("test: give a pair (x, y) of samples and their labels.")
-    return pair(*test)
+def columns(values: Any) -> tuple[str, ...]:
+    """The names of a table's columns, if it has names."""
+    names = tuple(getattr(values, "columns", ()))
+    return names if all(isinstance(name, str) for name in names) else ()
 
 
 def brightest(x: np.ndarray) -> float:
@@ -126,106 +131,3 @@ def pair(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Samples and their labels."""
     x = samples(x)
     return x, labels(y, len(x))
-
-
-class Scale(NamedTuple):
-    """Standardisation of a table's columns by the first task's mean and deviation."""
-
-    mean: np.ndarray
-    deviation: np.ndarray
-
-    @staticmethod
-    def of(x: np.ndarray) -> Scale:
-        x = x.astype(np.float64)
-        deviation = x.std(0)
-        constant = deviation <= 1e-12 * np.abs(x).max(0)
-        return Scale(x.mean(0), np.where(constant, 1.0, deviation))
-
-    def __call__(self, x: np.ndarray) -> np.ndarray:
-        return ((x - self.mean) / self.deviation).astype(np.float32)
-
-
-@dataclass(frozen=True)
-class Known:
-    """What is known of the data: the shape of a sample, each label's code, each piece's task."""
-
-    shape: tuple[int, ...]
-    scale: Scale | None
-    labels: tuple[Any, ...] = ()  # by code, in the order met
-    names: tuple[Any, ...] = ()  # of each piece's task
-    top: float = 0.0  # the largest number learned from, where nothing is standardised
-
-    @staticmethod
-    def of(tensors: dict[str, Any], facts: dict[str, Any]) -> Known:
-        """What `state` was taken of."""
-        scale = [tensors[f"scale.{i}"].numpy() for i in range(2) if "scale.0" in tensors]
-        shape, labels, names = (tuple(facts[key]) for key in ("shape", "labels", "names"))
-        return Known(shape, Scale(*scale) if scale else None, labels, names, facts.get("top", 0.0))
-
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Tensors and JSON values."""
-        tensors = {f"scale.{i}": torch.from_numpy(part) for i, part in enumerate(self.scale or ())}
-        names = "shape", "labels", "names", "top"
-        return tensors, {name: getattr(self, name) for name in names}
-
-    def inputs(self, x: np.ndarray) -> np.ndarray:
-        """Samples as the network gets them; of another shape, they are refused."""
-        if x.shape[1:] != self.shape:
-            if len(self.shape) == x.ndim - 1 == 1:
-                raise RclCpbError(
-                    f"X has {x.shape[1]} features, but ContinualClassifier is expecting"
-                    f" {self.shape[0]} features as input."
-                )
-            raise RclCpbError(f"samples of shape {x.shape[1:]}; those before had {self.shape}.")
-        if not self.scale:
-            self.check_range(x)
-        if x.dtype == np.uint8 and not self.scale:
-            return x
-        with np.errstate(over="ignore"):
-            single = self.scale(x) if self.scale else x.astype(np.float32)
-        if not np.isfinite(single).all():
-            raise RclCpbError("x holds numbers too large to compute with: scale or drop them.")
-        return single
-
-    def check_range(self, x: np.ndarray) -> None:
-        """In the unit of what was learned: bytes are 0 to 1, and 0-255 as floats is another."""
-        top = brightest(x)
-        other = x.dtype == np.uint8 and self.top > SPREAD
-        if self.top and (top > SPREAD * self.top or other):
-            raise RclCpbError(
-                f"samples that reach {top:.4g}, and those learned from reached {self.top:.4g}"
-                " (bytes are read as 0 to 1): give all in one unit."
-            )
-
-    def having(self, name: Any, y: np.ndarray, x: np.ndarray) -> Known:
-        """With one more piece and the labels that are new in it."""
-        number = len(self.names) + 1
-        while name is None and f"task {number}" in self.names:
-            number += 1
-        name = f"task {number}" if name is None else name
-        if not isinstance(name, str | int) or isinstance(name, bool):
-            raise RclCpbError(f"task={name!r}: name it with a word or a whole number.")
-        self.check_kind(y)
-        self.inputs(x)
-        new = tuple(label for label in np.unique(y).tolist() if label not in self.labels)
-        names, top = (*self.names, name), max(self.top, 0.0 if self.scale else brightest(x))
-        return replace(self, labels=self.labels + new, names=names, top=top)
-
-    def check_kind(self, y: np.ndarray) -> None:
-        """A number is no word, whatever it looks like."""
-        if self.labels and len(y) and type(y[:1].tolist()[0]) is not type(self.labels[0]):
-            raise RclCpbError(
-                f"labels like {y[:1].tolist()[0]!r}; those before were like {self.labels[0]!r}:"
-                " give labels of one kind."
-            )
-
-    def codes(self, y: np.ndarray) -> np.ndarray:
-        code = {label: i for i, label in enumerate(self.labels)}
-        try:
-            return np.array([code[label] for label in y.tolist()], dtype=np.int64)
-        except KeyError as error:
-            raise RclCpbError(f"label {error.args[0]!r} is in no task learned so far.") from None
-
-    def classes(self, codes: np.ndarray) -> tuple[int, ...]:
-        """The codes there are, in the order of their labels."""
-        return tuple(sorted(np.unique(codes).tolist(), key=lambda code: self.labels[code]))

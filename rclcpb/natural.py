@@ -58,7 +58,7 @@ SETTINGS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "mnist-svhn-cifar10": _STORED | _COLOUR | {"new_into_old": "none", "epochs": 8},
     },
     "memoryless": {
-        "pmnist": _MEMORYLESS | {"lr_mu": 0.01, "gamma": (0.55,), "prior_strength": 3.0},
+        "pmnist": _MEMORYLESS | {"gamma": (0.8,), "prior_strength": 3.0},
         # with one head and nothing stored, growing only harms: none of it
         "pmnist-shared": _MEMORYLESS | _NO_GROWTH | {"hidden": (132, 132)},
         "mh-smnist": _MEMORYLESS | {"hidden": (44, 44), "prior_strength": 30.0, "epochs": 20},

@@ -23,6 +23,7 @@ from rclcpb import checks, intake
 from rclcpb.estimator import ContinualClassifier
 from rclcpb.files import DAMAGE, RclCpbError, load_tensors, plain, read_whole, replacing
 from rclcpb.inference import least_in_doubt
+from rclcpb.known import Known
 from rclcpb.method import seeded
 
 LONGEST = 2**31  # bytes of images, unpacked
@@ -56,7 +57,7 @@ class Opened:
     scale: Tensor
     config: core.Config
     about: dict[str, Any]
-    known: intake.Known  #: in which unit it learned
+    known: Known  #: in which unit it learned
 
     def inputs(self, images: np.ndarray) -> Tensor:
         """Images (N, ...), bytes or floats, as the network reads them."""
@@ -104,6 +105,11 @@ def open_kept(path: str | Path) -> Opened:
     _, facts = load_tensors(Path(path), "a kept network")
     if "given" in facts:
         return of_classifier(ContinualClassifier.load(path))
+    if "exported" in facts:
+        raise RclCpbError(
+            f"{path} is an exported network, without doubt: read it with PlainNetwork.load, or ask"
+            " the network it was exported from."
+        )
     net = core.load(path)
     try:
         inputs, multi = net.about["inputs"], net.about["heads"] == "multi"
@@ -126,7 +132,7 @@ def open_kept(path: str | Path) -> Opened:
             f"{path} does not say what it reads and answers ({plain(error)}): keep a network with"
             " `rclcpb run --keep`, or save a ContinualClassifier."
         ) from error
-    known = intake.Known(shape, None, top=1.0)  # a run's image sets are bytes, read as 0 to 1
+    known = Known(shape, None, top=1.0)  # a run's image sets are bytes, read as 0 to 1
     return Opened(net, tasks, labels, shape, center, scale, config, net.about, known)
 
 

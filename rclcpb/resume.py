@@ -24,6 +24,7 @@ class Resumable(Method):
     kept_head: Any  # a single head before it was widened
     chosen: list[Tensor]
     coreset: list[Samples]
+    config: Any
     learned: int
     structure: dict[str, Any]
     under_way: dict[str, Any]
@@ -113,10 +114,14 @@ class Resumable(Method):
             index = checks.stored(chosen[str(task)], len(data.y), self.config.coreset)
             indices.append(index.to(self.device))
             coreset.append(data.rows(indices[task]))
+        answered = self.config.stored_targets == "answers" and self.config.coreset
+        if below("answers.", state).keys() != {str(t) for t in range(state["learned"]) if answered}:
+            raise RclCpbError("stored answers: not those of the tasks learned.")
         for t, told in below("answers.", state).items():
             if told.shape[:1] != coreset[int(t)].y.shape or told.dtype != torch.float32:
                 raise RclCpbError(f"stored answers: {told.dtype} {tuple(told.shape)} do not fit.")
             coreset[int(t)] = coreset[int(t)]._replace(answers=told.to(self.device, copy=True))
+        checks.whole("rounds", state["rounds"], 0, self.config.epochs)
         structure, under_way = copy.deepcopy(state["structure"]), {}
         if state["rounds"]:
             under_way = {"rounds": state["rounds"], "moments": below("moments.", state)}

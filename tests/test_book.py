@@ -39,7 +39,17 @@ import exercises  # noqa: E402
 import figures  # noqa: E402
 import prepare  # noqa: E402
 import store  # noqa: E402
-from figures import ablations, appendix, evidence, full_runs, growth, page, player, vector  # noqa: E402
+from figures import (  # noqa: E402
+    ablations,
+    appendix,
+    evidence,
+    full_runs,
+    growth,
+    own,
+    page,
+    player,
+    vector,
+)
 from figures import field as against  # noqa: E402
 
 CHAPTERS = sorted(path.stem for path in BOOK.glob("*.ipynb"))
@@ -438,6 +448,22 @@ def test_a_player_needs_a_label_a_frame() -> None:
         figures.slider([plt.figure()], [], "x")
 
 
+def test_searched_runs_are_compared_if_one_setting_differs_and_nothing_else(tmp_path: Path) -> None:
+    def row(accuracy: float, seed: int = 0, **config: float) -> str:
+        run = {"method": "vcl", "seed": seed, "tasks": 0, "config": {"kl": 1, "lr": 2} | config}
+        return json.dumps(run | {"accuracy": accuracy})
+
+    rows = [row(0.5), row(0.6, kl=3), row(0.7, kl=2), row(0.9, kl=2, lr=3), row(0.8, 1, kl=9)]
+    (tmp_path / "regime").mkdir()
+    (tmp_path / "regime" / "pmnist.jsonl").write_text("\n".join(rows))
+    found = own.searched(tmp_path, ("kl", "lr"))
+    assert {(*change,): points for change, points in found.items()} == {
+        ("kl", "pmnist", 1, 2): [pytest.approx(20)],
+        ("kl", "pmnist", 2, 3): [pytest.approx(-10)],
+        ("lr", "pmnist", 2, 3): [pytest.approx(20)],
+    }
+
+
 def test_no_live_widgets_under_a_test() -> None:
     assert not figures.kernel_listens()
     figures.live(lambda: pytest.fail("drawn"))
@@ -460,6 +486,14 @@ def test_text_in_figures_is_legible_in_every_methods_colour() -> None:
     drawn = figures.picture(fig, "a word")
     (fill,) = re.findall(r"fill:\s?(#[0-9a-f]{6})[^>]*>faint", drawn)
     assert vector.contrast(to_rgb(fill)) >= 4.5
+
+
+def test_a_number_written_in_a_figure_keeps_all_its_digits() -> None:
+    fig, ax = plt.subplots()
+    ax.set_yticks([0.001, 0.0025], ["0.001", "0.0025"])
+    drawn = vector.picture(fig, "two small numbers")
+    assert ">0.001<" in drawn and ">0.0025<" in drawn
+    assert not re.search(r"\d\.\d{3}", re.sub(r">[^<]*<", "><", drawn))  # coordinates are short
 
 
 def test_a_large_figure_is_a_picture_of_twice_the_points() -> None:

@@ -72,7 +72,7 @@ NAMES = (
 
 def _small(text: str) -> str:
     """Two digits behind a point are a hundredth of a point; names of groups say nothing."""
-    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)
+    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), text)
     text = re.sub(r"font-family: [^;\"]*;?|transform=\"rotate\(-0 [^\"]*\"", "", text)
     text = re.sub(r"\s*\n\s*", " ", text).replace("> <", "><")
     return re.sub(r'style="[^"]*"', lambda m: re.sub("([:;]) ", r"\1", m[0]), text).strip()

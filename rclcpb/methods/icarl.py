@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
+from rclcpb.files import RclCpbError
 from rclcpb.method import Samples, samples
 from rclcpb.methods.network import Batch
 from rclcpb.methods.plain import CHUNK, PlainMethod
@@ -47,6 +48,19 @@ class ICaRL(PlainMethod):
             old = {f"old.{name}": p.detach().clone() for name, p in self.net.named_parameters()}
             self.kept |= old
         super().begin(t, data)
+
+    def check_kept(self, begun: bool) -> None:
+        """The older network has the outputs of a task ago."""
+        older = {name: v for name, v in self.kept.items() if name.startswith("old.")}
+        wanted = {f"old.{name}": p.shape for name, p in self.net.named_parameters() if self.task}
+        for name in wanted:
+            if name.startswith("old.output."):
+                wanted[name] = torch.Size((self.outputs(self.task - 1), *wanted[name][1:]))
+        if {name: value.shape for name, value in older.items()} != wanted:
+            raise RclCpbError("the older network is another one.")
+        everything, self.kept = self.kept, {n: v for n, v in self.kept.items() if n not in older}
+        super().check_kept(begun)
+        self.kept = everything
 
     def loss(self, t: int, batch: Batch) -> Tensor:
         if self.tasks_stored():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -62,6 +62,7 @@ class Penalty(PlainMethod):
     """
 
     prior = 0.0
+    KEPT: ClassVar[tuple[str, ...]] = ("precision", "anchor")
 
     def begin(self, t: int, data: Samples) -> None:
         super().begin(t, data)
@@ -164,6 +165,8 @@ class Path(Penalty):
     g is the gradient of the task's loss alone; the penalty's pull is no merit of a weight.
     """
 
+    KEPT = (*Penalty.KEPT, "start", "path")
+
     def begin(self, t: int, data: Samples) -> None:
         super().begin(t, data)
         for name, parameter in self.net.named_parameters():
@@ -210,6 +213,7 @@ class RWalk(Path, ER):
 
     needs_memory = False
     INTERVAL = 50  # its authors'
+    KEPT = (*Path.KEPT, "fisher", "score")
 
     def begin(self, t: int, data: Samples) -> None:
         super().begin(t, data)

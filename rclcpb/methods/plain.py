@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +32,10 @@ class PlainMethod(Method):
     takes = PlainConfig
     stores = False  # images?
     needs_memory = False  # or does it work without any, too?
+    KEPT: ClassVar[tuple[str, ...]] = ()  # for each parameter, once a task has begun
+    STORED: ClassVar[tuple[str, ...]] = ("memory",)  # for each task, where images are stored
+
+    learned: int
 
     def __init__(
         self, scenario: Scenario, config: PlainConfig, seed: int = 0, device: Any = "cpu"
@@ -232,14 +236,20 @@ class PlainMethod(Method):
             self.net = self.network()
             self.enlarge(self.task)
         self.net.load_state_dict(method.below("net.", state))
-        self.check_kept()
+        self.check_kept(bool(self.learned or "rounds" in state))
         if "rounds" in state:
+            checks.whole("rounds", state["rounds"], 1, self.config.epochs)
             moments = method.below("moments.", state)
             self.under_way = {"rounds": state["rounds"], "moments": moments}
 
-    def check_kept(self) -> None:
-        """Is what is kept of the kind and the size that it has, or had at an earlier task?"""
-        largest = {name: value.shape for name, value in self.net.named_parameters()}
+    def check_kept(self, begun: bool) -> None:
+        """Is all there that is kept, each of its kind and its size?"""
+        parameters = {name: value.shape for name, value in self.net.named_parameters()}
+        stored = range(self.learned if self.stores and self.config.memory else 0)
+        wanted = {f"{kind}.{of}" for kind in self.KEPT if begun for of in parameters}
+        wanted |= {f"{kind}.{j}" for kind in self.STORED for j in stored}
+        if odd := wanted ^ self.kept.keys():
+            raise RclCpbError(f"{min(odd)}: missing, or nothing of this method.")
         for name, value in self.kept.items():
             kind, _, of = name.partition(".")
             if kind == "memory":
@@ -247,12 +257,9 @@ class PlainMethod(Method):
                 checks.stored(value, samples, self.config.memory)
                 continue
             rows = len(self.kept.get(f"memory.{of}", ()))
-            most = largest[of] if of in largest else (rows, self.outputs(self.task))
-            first = len(value) <= most[0] if of in largest else len(value) == rows
-            if value.dtype != torch.float32 or value.dim() != len(most) or not first:
+            like = parameters.get(of, (rows, *value.shape[1:2]))
+            if value.dtype != torch.float32 or value.shape != like:
                 raise RclCpbError(f"{name}: {value.dtype} {tuple(value.shape)} does not fit.")
-            if of in largest and value.shape[1:] != most[1:]:
-                raise RclCpbError(f"{name}: {tuple(value.shape)} is of another layer.")
 
 
 class Finetune(PlainMethod):

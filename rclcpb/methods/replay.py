@@ -36,6 +36,8 @@ class DERpp(ER):
     outputs that it had then.
     """
 
+    STORED = ("memory", "logits")
+
     def loss(self, t: int, batch: Batch) -> Tensor:
         loss = super().loss(t, batch)
         if not (self.tasks_stored() and self.config.alpha):

@@ -64,6 +64,7 @@ ORDER = (
     "rclcpb.tables",
     "rclcpb.inference",
     "rclcpb.intake",
+    "rclcpb.known",
     "rclcpb.growing",
     "rclcpb.contract",
     "rclcpb.estimator",

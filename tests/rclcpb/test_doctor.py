@@ -18,7 +18,7 @@ from rclcpb.records import RESULTS, Record, load_record, load_records, save_reco
 from rclcpb.runner import learn
 from rclcpb.scenarios import Scenario
 
-SOUND = replace(OWN_DATA, hidden=(32, 32), coreset=20, replay_steps=100, lr_rho=0.05)
+SOUND = replace(OWN_DATA, hidden=(32, 32), coreset=20, replay_steps=100)
 OVERFIT: dict[str, Any] = {"coreset": 4, "replay_steps": 1500, "replay_lr": 0.01, "replay_mix": 0}
 FAILING: list[tuple[str, str, dict[str, Any]]] = [
     ("KL too heavy", "single", {"kl_weight": 30.0, "epochs": 60, "replay": False}),
@@ -51,6 +51,11 @@ def few(digits: Images) -> Callable[[Any], Scenario]:
 @pytest.mark.parametrize("heads", ["single", "multi"])
 def test_a_sound_run_shows_no_sign(heads: str, few: Callable) -> None:
     assert doctor.signs(learn(few(heads), SOUND, 1)) == []
+
+
+def test_the_settings_for_unknown_data_show_no_sign(few: Callable) -> None:
+    record = learn(few("single"), OWN_DATA, 0)
+    assert doctor.signs(record) == [] and np.mean(record.accuracy[-1]) > 0.85
 
 
 @pytest.mark.parametrize(("name", "heads", "changes"), FAILING)
@@ -86,6 +91,23 @@ def test_the_weights_of_task_1_are_counted_right(few: Callable) -> None:
         record = learn(few(heads), replace(SOUND, epochs=1), 1)
         assert doctor.weights_of_task_1(record) == 785 * 32 + 33 * 32 + 33 * 2
         assert record.hidden[0] != record.hidden[-1]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "method", "heads"),
+    [
+        ("pmnist-shared", "rcl-cpb", 1),
+        ("ta-smnist", "rcl-cpb", 1),
+        ("ta-smnist", "er", 1),
+        ("pmnist", "rcl-cpb", 10),
+        ("pmnist", "er", 10),
+        ("mh-smnist", "rcl-cpb-memoryless", 5),
+        ("mh-cifar100", "rcl-cpb", 20),
+    ],
+)
+def test_one_head_is_told_from_a_head_a_task(scenario: str, method: str, heads: int) -> None:
+    for record in load_records(RESULTS, scenario, method):
+        assert len(doctor.heads_of(record)) == heads
 
 
 def test_the_command_names_the_sign_and_what_to_do(

@@ -18,9 +18,9 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import rclcpb
 import rclcpb_core as core
-from rclcpb import ContinualClassifier, intake, scenarios
+from rclcpb import ContinualClassifier, known, scenarios
 from rclcpb.estimator import OWN_DATA
-from rclcpb.files import RclCpbError
+from rclcpb.files import RclCpbError, load_tensors, save_tensors
 from rclcpb.runner import Run
 from rclcpb.scenarios import Scenario
 
@@ -104,7 +104,7 @@ def test_a_table_is_standardised_by_its_first_task() -> None:
 
 def test_a_constant_column_does_no_harm() -> None:
     x = np.column_stack([np.full(9, 1e6), np.arange(9.0)])
-    scaled = intake.Scale.of(x)(x)
+    scaled = known.Scale.of(x)(x)
     assert (scaled[:, 0] == 0).all() and scaled[:, 1].std() == pytest.approx(1)
 
 
@@ -177,6 +177,85 @@ def test_the_images_stored_for_a_head_are_fitted_together(monkeypatch: pytest.Mo
     assert len(data.y) == 12
 
 
+def test_columns_in_another_order_are_refused_after_save_and_load_too(tmp_path: Path) -> None:
+    x, y = table((0, 1))
+    frame = pd.DataFrame(x, columns=list("abcde"))
+    made = ContinualClassifier(tiny.config()).learn(frame, y, test=(frame, y))
+    assert made.feature_names_in_.tolist() == list("abcde")
+    made.save(tmp_path / "made.safetensors")
+    for one in (made, ContinualClassifier.load(tmp_path / "made.safetensors")):
+        assert (one.predict(frame) == one.predict(x)).all()  # an array has no names to be wrong
+        for call in (one.predict, lambda odd, one=one: one.learn(odd, y)):
+            with pytest.raises(RclCpbError, match="columns e, d, c, b, a; those learned are a, b"):
+                call(frame[list("edcba")])
+    with pytest.raises(RclCpbError, match="those learned"):
+        made.learn(frame, y, test=(frame[list("edcba")], y))
+    assert not hasattr(made.fit(x, y), "feature_names_in_")
+
+
+@pytest.mark.parametrize("names", ["abcd", [*"abcd", 5], 5])
+def test_a_forged_files_columns_are_refused_when_it_is_read(names: Any, tmp_path: Path) -> None:
+    x, y = table((0, 1))
+    path = tmp_path / "made.safetensors"
+    made = ContinualClassifier(tiny.config(epochs=1))
+    made.learn(pd.DataFrame(x, columns=list("abcde")), y).save(path)
+    tensors, facts = load_tensors(path, "")
+    facts["known"]["columns"] = names
+    save_tensors(path, tensors, facts)
+    with pytest.raises(RclCpbError, match="not a classifier of this version"):
+        ContinualClassifier.load(path)
+
+
+def test_images_of_large_numbers_that_are_no_bytes_are_refused() -> None:
+    x, y = tiny.images((0, 1), 40, np.random.default_rng(0))
+    for odd in (x.astype(np.float32), x.astype(np.int64)):
+        with pytest.raises(RclCpbError, match="images are read as they are: give bytes"):
+            ContinualClassifier(tiny.config()).learn(odd, y)
+        scaled = ContinualClassifier(tiny.config(), standardise=True).learn(odd, y)
+        assert scaled.score(odd, y) > 0.9
+    made = ContinualClassifier(tiny.config()).learn(x, y)  # bytes
+    assert made.score(x, y) > 0.9 and made.score(x / 255, y) > 0.9
+    with pytest.raises(RclCpbError, match="give all in one unit"):
+        made.predict(x.astype(float))
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        (pd.Series(["ant", None]), "sample 1 has no label"),
+        (["ant", None], "sample 1 has no label"),
+        (["ant", np.nan], "sample 1 has no label"),
+        (np.array([0.0, np.nan]), "sample 1 has no label"),
+        (pd.Series([0, None], dtype="Int64"), "sample 1 has no label"),
+        ([torch.tensor(0), torch.tensor(torch.nan)], "sample 1 has no label"),
+        (["ant", 7], "y holds numbers and words"),
+        (np.array([7, "ant"], dtype=object), "y holds numbers and words"),
+    ],
+)
+def test_a_label_that_is_missing_or_of_another_kind_is_no_class(odd: Any, words: str) -> None:
+    with pytest.raises(RclCpbError, match=words):
+        ContinualClassifier(tiny.config()).learn([[1.0, 2.0], [2.0, 1.0]], odd)
+
+
+def test_halves_of_torch_are_taken() -> None:
+    x, y = table((0, 1))
+    half = torch.from_numpy(x / 100).bfloat16()
+    made = ContinualClassifier(tiny.config()).learn(half, torch.from_numpy(y))
+    plain = ContinualClassifier(tiny.config()).learn(half.float(), y)
+    assert (made.predict_proba(half) == plain.predict_proba(half.float().numpy())).all()
+
+
+def test_a_whole_number_of_numpys_names_a_task() -> None:
+    made = ContinualClassifier(tiny.config(), heads="multi").learn(*table((0, 1)), task=np.int64(3))
+    made.learn(*table((0, 1), seed=1), task=3)
+    assert made.known_.names == (3, 3) and len(made.run_.method.net.heads) == 1
+
+
+def test_it_shows_what_it_was_made_with() -> None:
+    assert repr(ContinualClassifier()) == "ContinualClassifier()"
+    assert repr(ContinualClassifier(memory=5, seed=1)) == "ContinualClassifier(memory=5, seed=1)"
+
+
 # ------------------------------------------------------------------------- bounded memory
 
 
@@ -219,8 +298,11 @@ def test_a_task_that_is_interrupted_has_not_happened(heads: Any) -> None:
     tasks = [tiny.images(pair, 24, np.random.default_rng(0)) for pair in tiny.PAIRS]
     plain, other = (ContinualClassifier(tiny.config(), heads, memory=9) for _ in range(2))
     for task in tasks:
+        before = other.predict_proba(task[0]) if hasattr(other, "run_") else None
         with pytest.raises(KeyboardInterrupt):
             other.learn(*task, hooks=[AtEveryRound(stop)])
+        if before is not None:
+            assert (other.predict_proba(task[0]) == before).all()
         learned = [len(one.run_.stages) if hasattr(one, "run_") else 0 for one in (plain, other)]
         assert learned[0] == learned[1]
         plain.learn(*task)
@@ -354,6 +436,7 @@ def test_the_summary_says_what_happened() -> None:
         (lambda c, x, y: c.learn(x, y, task=0.5), "a word or a whole number"),
         (lambda c, x, y: c.learn(x, y, test=(x, y + 7)), "is in no task learned"),
         (lambda c, x, y: c.predict(x, task="nine"), "no task 'nine': choose from task 1"),
+        (lambda c, x, y: c.learn(x, y, test=3), "a pair"),
         (lambda c, x, y: c.set_params(colour=1), "no parameter 'colour'"),
         (lambda c, x, y: ContinualClassifier().predict(x), "nothing is learned yet"),
         (lambda c, x, y: ContinualClassifier(heads="two").learn(x, y), "multi, single"),
@@ -373,7 +456,7 @@ def test_the_summary_says_what_happened() -> None:
         (lambda c, x, y: c.predict(x * 1e25), "far from all that it learned"),
         (lambda c, x, y: c.predict(x * 1e300), "too large to compute with"),
         (lambda c, x, y: c.score(x, y.astype(str)), "labels of one kind"),
-        (lambda c, x, y: ContinualClassifier(memory=2.5).learn(x, y), "whole number"),
+        (lambda c, x, y: ContinualClassifier(memory=2.5).learn(x, y), "memory=2.5.*whole number"),
         (lambda c, x, y: ContinualClassifier(memory=0).learn(x, y), "1 or more"),
         (lambda c, x, y: ContinualClassifier(standardise="no").learn(x, y), "True or False"),
         (lambda c, x, y: c.fit(x, None), "one a sample"),

@@ -225,6 +225,15 @@ def test_export_says_what_it_costs(kept: Kept, command: Callable, tmp_path: Path
     assert size < (tmp_path / "whole.safetensors").stat().st_size < path.stat().st_size
 
 
+def test_an_exported_network_has_no_doubt_to_ask_for(
+    kept: Kept, command: Callable, tmp_path: Path
+) -> None:
+    command("export", str(kept("one head")), "--out", "plain.safetensors")
+    np.savez(tmp_path / "images.npz", x=np.zeros((1, 6, 6)))
+    code, _, err = command("predict", "plain.safetensors", "images.npz")
+    assert code == 2 and one_line(err) and "exported network" in err
+
+
 def test_export_without_the_images_exports(
     kept: Kept, command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,8 +269,9 @@ def test_onnxruntime_gives_the_same_answers(
     pytest.importorskip("onnx", reason="pip install 'rclcpb[onnx]'")
     runtime = pytest.importorskip("onnxruntime", reason="pip install 'rclcpb[onnx]'")
     path = kept(name)
-    code, _, err = command("export", str(path), "--to", "onnx", "--keep", f"{keep}")
+    code, out, err = command("export", str(path), "--to", "onnx", "--keep", f"{keep}")
     assert code == 0, err
+    assert float(out.split("off by ")[1].split()[0]) < 1e-5
     session = runtime.InferenceSession(str(tmp_path / f"run-keep{keep:g}.onnx"))
     opened = open_kept(path)
     images = raw(opened)

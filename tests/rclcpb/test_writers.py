@@ -6,9 +6,12 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tiny
 from running import KINDS, AtEveryRound, one_line
 
+from rclcpb import ContinualClassifier
 from rclcpb.files import RclCpbError
 from rclcpb.records import Record
 from rclcpb.writers import CsvWriter, TensorBoardWriter
@@ -76,6 +79,21 @@ def test_tensorboard_shows_what_the_record_says(tmp_path: Path) -> None:
         for event in board.Scalars(name)
     ]
     agrees(found, record)
+
+
+def test_the_classifier_for_your_own_data_writes_too(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="pip install 'rclcpb[tensorboard]'")
+    path, made = tmp_path / "run.csv", ContinualClassifier(tiny.config(epochs=2))
+    for t, pair in enumerate(tiny.PAIRS[:2]):
+        x, y = tiny.images(pair, 24, np.random.default_rng(t))
+        hooks = [CsvWriter(path), TensorBoardWriter(tmp_path / "board")]
+        made.learn(x, y, test=(x, y), hooks=hooks)
+    found = {(step, name): value for step, name, value in lines(path)}
+    assert [found[2, f"accuracy/task {j}"] for j in (1, 2)] == pytest.approx(
+        made.run_.stages[1].accuracy, rel=1e-4
+    )
+    assert {step for step, name in found if name == "training/nll"} == {1, 2, 3, 4}
+    assert len(list((tmp_path / "board").iterdir())) == 2  # a file a task, shown as one run
 
 
 def test_without_the_extra_tensorboard_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
