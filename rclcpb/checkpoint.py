@@ -69,7 +69,7 @@ class Checkpoint(Hook):
             stages = [Stage(**stage) for stage in state["stages"]]
             stage = Stage(**state["stage"]) if state["stage"] else None
             run.method.load(below("method.", tensors) | state["method_facts"])
-            run.spent, run.started = state["spent"], state["started"]
+            run.spent, run.started = float(state["spent"]), str(state["started"])
         except DAMAGE as error:
             raise RclCpbError(
                 f"{self.path} is from another version: delete it to start this run over."
