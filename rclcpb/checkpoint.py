@@ -68,6 +68,8 @@ class Checkpoint(Hook):
         try:
             stages = [Stage(**stage) for stage in state["stages"]]
             stage = Stage(**state["stage"]) if state["stage"] else None
+            if stage is None and state["method_facts"].get("rounds"):
+                raise ValueError("a fit of no task")
             run.method.load(below("method.", tensors) | state["method_facts"])
             run.spent, run.started = float(state["spent"]), str(state["started"])
         except DAMAGE as error:

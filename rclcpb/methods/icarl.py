@@ -56,7 +56,8 @@ class ICaRL(PlainMethod):
         for name in wanted:
             if name.startswith("old.output."):
                 wanted[name] = torch.Size((self.outputs(self.task - 1), *wanted[name][1:]))
-        if {name: value.shape for name, value in older.items()} != wanted:
+        single = all(value.dtype == torch.float32 for value in older.values())
+        if {name: value.shape for name, value in older.items()} != wanted or not single:
             raise RclCpbError("the older network is another one.")
         everything, self.kept = self.kept, {n: v for n, v in self.kept.items() if n not in older}
         super().check_kept(begun)

@@ -10,6 +10,7 @@ import struct
 import zipfile
 from collections.abc import Callable, Iterator
 from io import BytesIO
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,17 @@ import pytest
 import tiny
 import torch
 from outcomes import REFUSED, RIGHT, TRACEBACK, WRONG, Tally
-from running import KINDS, AtEveryRound, Harm, Interrupting, Outcome
+from running import KINDS, AtEveryRound, Harm, Interrupting, Outcome, content
 
 import rclcpb_core as core
-from rclcpb import images
+from rclcpb import ContinualClassifier, images
 from rclcpb.checkpoint import Checkpoint
 from rclcpb.files import RclCpbError, load_tensors, save_tensors
+from rclcpb.methods.network import PlainConfig
+from rclcpb.presets import METHODS
 from rclcpb.records import load_record, save_record
+from rclcpb.runner import Run
+from rclcpb.runner import make as make_method
 
 pytestmark = pytest.mark.long
 EACH = 75  # of four kinds of files
@@ -117,6 +122,83 @@ def test_crafted_checkpoints(tally: Tally, tmp_path: Path) -> None:
         return Outcome.of(again).equals(whole)
 
     attacked(tally, path, crafted(), same)
+    assert not trace.exists()
+
+
+def forged(
+    tensors: dict[str, Any], facts: dict[str, Any], path: Path, rng: random.Random
+) -> Crafted:
+    """Files with a checksum that fits, in each of which one thing is of another form."""
+    while True:
+        if rng.random() < 0.6:
+            name = rng.choice(sorted(tensors))
+            value = tensors[name]
+            odd = [value[None], value.flatten()[:0], value.to(torch.complex64)]
+            odd += [value.flatten()[0]] if value.dim() and value.numel() else []
+            save_tensors(path, tensors | {name: rng.choice(odd)}, facts)
+        else:
+            name = rng.choice(sorted(facts))
+            odd = [{}, -1, "x", 1.5, [[]], [None], 10**12]
+            save_tensors(path, tensors, facts | {name: rng.choice(odd)})
+        yield f"another {name}", path.read_bytes()
+
+
+def test_crafted_checkpoints_of_other_kinds(tally: Tally, tmp_path: Path) -> None:
+    """Of other methods, of natural steps and of stored answers: a forged one harms nobody.
+
+    A fused step of an optimiser would write where a forged shape says.
+    """
+    path, rng, about = tmp_path / "run.checkpoint", random.Random(5), {"scenario": "tiny"}
+    scenario, config = (
+        tiny.scenario(heads="multi", n=10),
+        PlainConfig(hidden=(6,), epochs=2, memory=6),
+    )
+    plain = [name for name, entry in METHODS.items() if entry.learner.takes is PlainConfig]
+    makers: dict[str, Callable[[], Run]] = {
+        name: lambda name=name: Run(make_method(name, scenario, config, 5)) for name in plain
+    }
+    makers["natural"] = lambda: KINDS["natural, one head"].run(epochs=2)
+    assert len(makers) > 11
+    for make in makers.values():
+        whole, keeper = content(make().finish("rcl-cpb")), Checkpoint(path, about, every=0)
+        run = make()
+        run.hooks = [keeper, AtEveryRound(lambda run, done: 1 / (done != 1 or not run.stages))]
+        run.learn_task()
+        with pytest.raises(ZeroDivisionError):  # in the second task's first round, which is saved
+            run.learn_task()
+        tensors, facts = load_tensors(path, "")
+
+        def same(make: Any = make, whole: Any = whole) -> bool:
+            again = make()
+            Checkpoint(path, about).restore(again)
+            return content(again.finish("rcl-cpb")) == whole
+
+        assert same()
+        attacked(tally, path, islice(forged(tensors, facts, path, rng), 8), same)
+
+
+def test_crafted_classifiers(tally: Tally, tmp_path: Path) -> None:
+    path, trace, rng = tmp_path / "mine.safetensors", tmp_path / "trace", random.Random(6)
+    tasks = tiny.scenario(n=8).tasks
+    made = ContinualClassifier(tiny.config(epochs=1, replay_steps=2, coreset=4))
+    for task in tasks[:2]:
+        made.learn(task.x_train, task.y_train, test=(task.x_test, task.y_test))
+    made.save(path)
+    good, (tensors, facts) = path.read_bytes(), load_tensors(path, "")
+    facts["given"]["device"] = "cpu"
+
+    def learned(one: ContinualClassifier) -> Any:
+        answers = one.predict_proba(tasks[0].x_test)
+        return answers, one.learn(tasks[2].x_train, tasks[2].y_train).predict_proba(tasks[0].x_test)
+
+    whole = learned(made)
+
+    def same() -> bool:
+        found = learned(ContinualClassifier.load(path))
+        return all(np.array_equal(a, b) for a, b in zip(found, whole, strict=True))
+
+    crafted = chain(islice(forged(tensors, facts, path, rng), 50), damaged(good, trace, rng))
+    attacked(tally, path, crafted, same)
     assert not trace.exists()
 
 

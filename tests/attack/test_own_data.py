@@ -13,7 +13,7 @@ import torch
 from outcomes import REFUSED, RIGHT, TRACEBACK, WRONG, Tally
 from running import content
 
-from rclcpb import runner, scenarios
+from rclcpb import ContinualClassifier, runner, scenarios
 from rclcpb.files import RclCpbError
 
 pytestmark = pytest.mark.long
@@ -148,3 +148,36 @@ def test_arrays_that_change_later(tally: Tally) -> None:
         made[t][place][:] = made[t][place][::-1].copy()
         found = learned(runner.learn(scenario, tiny.config(epochs=1, replay_steps=5)))
         tally.add(RIGHT if found == plain else WRONG, f"task {t}, array {place}")
+
+
+def classified(made: Tasks, heads: Any) -> Any:
+    """What a classifier says that was given the same tasks one after another."""
+    config = tiny.config(epochs=1, replay_steps=5)
+    classifier = ContinualClassifier(config, heads)
+    for x, y, *test in made:
+        classifier.learn(x, y, test=tuple(test))
+    return classifier.predict_proba(tasks()[0][2]).tolist()
+
+
+# what the classifier reads as something else, and so as the same: see its page
+WELCOME = {"complex", "bool", "objects", "longdouble", "float16 without room", "floats", "a matrix"}
+
+
+def test_own_data_of_a_classifier(tally: Tally) -> None:
+    """Here words and truth values are labels, and a label may come back."""
+    plain = {heads: classified(tasks(), heads) for heads in ("single", "multi")}
+    for name, is_same, made, heads in cases():
+        kind = name.partition(", ")[2]
+        if str(heads) not in plain or kind in WELCOME or name.startswith("tasks "):
+            continue
+        try:
+            found = classified(made, heads)
+        except RclCpbError as error:
+            fine = not is_same and "\n" not in str(error)
+            tally.add(REFUSED if fine else WRONG, f"{name}: {error}")
+        except Exception as error:
+            tally.add(TRACEBACK, f"{name}: {error!r}")
+        else:
+            good = is_same and found == plain[heads]
+            tally.add(RIGHT if good else WRONG, f"{name}, {heads}: let in")
+    assert tally.total() >= 60

@@ -273,3 +273,26 @@ def test_a_checkpoint_that_does_not_fit_keeps_the_one_before(saved: Path, tmp_pa
     assert Outcome.of(run).equals(whole)  # with room again, the same run goes on
     saved.write_bytes(before["run.checkpoint"])
     assert Outcome.of(restored(saved)).equals(whole)  # and so does the file
+
+
+@pytest.mark.parametrize("name", ["one head", "natural, one head"])
+def test_moments_of_another_form_are_refused(name: str, tmp_path: Path) -> None:
+    """A fused step writes where they say: a number in place of a vector, and it wrote beyond it."""
+    path = tmp_path / "run.checkpoint"
+    run = KINDS[name].run([Checkpoint(path, ABOUT, every=0.0), Interrupting()])
+    run.hooks[1].met.append(("start", 0))  # type: ignore[attr-defined]
+    with pytest.raises(KeyboardInterrupt):
+        run.learn_task()
+    tensors, facts = load_tensors(path, "")
+    names = [one for one in tensors if "moments" in one]
+    assert len(names) > 1
+    for one in names:
+        odd = [torch.ones(()), tensors[one].double(), tensors[one].flatten()[:0]]
+        odd = odd[1:] if one.endswith("step") else odd
+        kinds = [tensors | {one: other} for other in odd]
+        kinds += [{k: v for k, v in tensors.items() if k != one}]
+        for changed in [*kinds, tensors | {"method.moments.x.y": torch.ones(3)}]:
+            save_tensors(path, changed, facts)
+            again = restored(path, KINDS[name])
+            with pytest.raises(RclCpbError, match="optimiser's state is of another network"):
+                again.learn_task()

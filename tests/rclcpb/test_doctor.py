@@ -13,6 +13,7 @@ from running import one_line
 
 from rclcpb import doctor, scenarios
 from rclcpb.estimator import OWN_DATA
+from rclcpb.files import RclCpbError
 from rclcpb.images import Images
 from rclcpb.records import RESULTS, Record, load_record, load_records, save_record
 from rclcpb.runner import learn
@@ -123,3 +124,11 @@ def test_the_command_names_the_sign_and_what_to_do(
     (tmp_path / "bad.json").write_text("{}")
     code, _, err = command("doctor", "bad.json")
     assert code == 2 and one_line(err)
+
+
+@pytest.mark.parametrize("name", ["rho_init", "prior_var", "kl_weight", "replay_steps"])
+def test_settings_that_are_none_are_one_sentence(name: str) -> None:
+    """They are the one part of a record that is not examined where it is read."""
+    record = load_records(RESULTS, "mh-smnist", "rcl-cpb")[0]
+    with pytest.raises(RclCpbError, match="of another version"):
+        doctor.signs(replace(record, config=record.config | {name: "x"}, accuracy=[[0.5]] * 5))

@@ -158,6 +158,18 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
         unreadable(tmp_path / name)
 
 
+def test_a_file_never_takes_the_place_of_what_is_none(tmp_path: Path) -> None:
+    """Root, as in a container, could otherwise put its answers in the place of /dev/null."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "folder", "link"):
+        with pytest.raises(RclCpbError, match="a folder, a pipe or a device") as caught:
+            save_tensors(tmp_path / name, {"a": torch.ones(2)}, {})
+        one_sentence(caught.value)
+    assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()
+
+
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError()])
 def test_a_failing_disk_or_memory_is_no_damage(
     error: BaseException, path: Path, monkeypatch: pytest.MonkeyPatch

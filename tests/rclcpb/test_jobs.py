@@ -26,6 +26,7 @@ from rclcpb.checkpoint import Checkpoint
 from rclcpb.files import RclCpbError
 from rclcpb.jobs import Job, done_of, recorded, run_job, sized
 from rclcpb.method import Method, seeded
+from rclcpb.methods.network import PlainConfig
 from rclcpb.presets import preset
 from rclcpb.records import load_record, record_path, save_record
 from rclcpb.sweep import sweep
@@ -421,6 +422,37 @@ def test_a_network_that_cannot_be_gone_on_from(
     with pytest.raises(RclCpbError, match=message) as caught:
         run_job(job(KINDS["heads"], start=kept))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [("heads", "memoryless, heads"), ("memoryless, heads", "heads")]
+)
+def test_from_one_form_of_network_to_another(first: str, then: str, job: JobMaker) -> None:
+    """Whose old units read all new ones, or none of them: taken over, or one sentence."""
+    source = job(KINDS[first], "source", keep=True)
+    run_job(source)
+    grown = any(
+        len(form.get("steps", ())) > 1 for form in core.load(source.network).forms().values()
+    )
+    todo = job(KINDS[then], start=source.network)
+    if not grown:
+        assert len(run_job(todo).accuracy) == 3
+        return
+    with pytest.raises(RclCpbError, match="set that, too"):
+        run_job(todo)
+
+
+def test_what_has_no_network_neither_keeps_nor_starts(
+    job: JobMaker, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said before hours of learning, not after."""
+    never(monkeypatch)
+    other = job(method="finetune", config=PlainConfig(epochs=1, hidden=(4,)))
+    for more in ({"keep": True}, {"start": kept}):
+        with pytest.raises(RclCpbError, match="leave out --keep and --start"):
+            run_job(other._replace(**more))
+    with pytest.raises(RclCpbError, match="begins anew at every task"):
+        run_job(job(KINDS["control, heads"], config=tiny.config(**FIXED), start=kept))
 
 
 def test_a_checkpoint_is_no_kept_network(tmp_path: Path) -> None:

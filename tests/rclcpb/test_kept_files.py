@@ -16,7 +16,7 @@ import torch
 from running import KINDS, one_line
 
 import rclcpb_core as core
-from rclcpb import ContinualClassifier, commands, inference, jobs
+from rclcpb import ContinualClassifier, commands, inference, jobs, presets
 from rclcpb.export import PlainNetwork, kept_weights, plain_network
 from rclcpb.files import RclCpbError
 from rclcpb.jobs import Job, run_job
@@ -346,3 +346,69 @@ def test_the_task_is_found_by_the_least_doubt(
 def test_one_head_has_no_task_to_find(kept: Kept, command: Callable) -> None:
     code, _, err = command("tasks", str(kept("one head")))
     assert code == 2 and one_line(err) and "none to find" in err
+
+
+def test_a_file_that_is_not_of_tasks_is_left_alone(
+    kept: Kept, command: Callable, tmp_path: Path
+) -> None:
+    path = kept("heads")
+    for content in (b"not json", b"\xff\xfe", b"[1]", b"3", b"[" * 10**5):
+        (tmp_path / "mine.txt").write_bytes(content)
+        code, out, err = command("tasks", str(path), "--out", "mine.txt")
+        assert code == 2 and not out and one_line(err) and "choose another --out" in err
+        assert (tmp_path / "mine.txt").read_bytes() == content
+
+
+# ------------------------------------------------------------- what is answered, and wrong
+
+
+def test_images_come_in_the_unit_that_was_learned(
+    kept: Kept, command: Callable, tmp_path: Path
+) -> None:
+    """Bytes are 0 to 1; the same numbers of another kind are refused, and so is what is too far."""
+    path, task = kept("one head"), tiny.scenario().tasks[0]
+    np.savez(tmp_path / "bytes.npz", x=task.x_test)
+    np.savez(tmp_path / "floats.npz", x=task.x_test / 255)
+    for name in ("bytes", "floats"):
+        assert command("predict", str(path), f"{name}.npz", "--out", f"{name}.csv")[0] == 0
+    assert [r["label"] for r in asked(tmp_path / "bytes.csv")] == [
+        r["label"] for r in asked(tmp_path / "floats.csv")
+    ]
+    for other in (task.x_test.astype(float), task.x_test.astype(int), task.x_test * 1e30):
+        np.savez(tmp_path / "other.npz", x=other)
+        code, _, err = command("predict", str(path), "other.npz", "--out", "other.csv")
+        assert code == 2 and one_line(err) and not (tmp_path / "other.csv").exists()
+    np.savez(tmp_path / "words.npz", x=task.x_test, y=task.y_test.astype(str))
+    code, out, err = command("predict", str(path), "words.npz", "--out", "words.csv")
+    assert code == 2 and "labels of one kind" in err and "right, by" not in out
+
+
+def test_nothing_is_fetched_to_look_at_a_network(
+    kept: Kept, command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = kept("heads")
+    net = core.load(path)
+    net.save(path, net.about | {"scenario": "mh-smnist"})
+    monkeypatch.setattr(commands, "make_scenario", presets.make_scenario)
+    monkeypatch.setattr("rclcpb.images.download", lambda *_: pytest.fail("fetched"))
+    code, out, _ = command("export", str(path), "--data-dir", str(tmp_path))
+    assert code == 0 and "its accuracy is not known here: no " in out and "--download" in out
+    code, _, err = command("tasks", str(path), "--data-dir", str(tmp_path))
+    assert code == 2 and one_line(err) and "rclcpb data mnist --download" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"labels": [[[1], [2]], [2, 3], [4, 5]]}, "labels that are none"),
+        ({"config": None}, "does not say what it reads"),
+        ({"config": {"test_samples": "x"}}, "test_samples"),
+        ({"inputs": {"center": "x", "scale": 1}}, "does not say what it reads"),
+    ],
+)
+def test_a_card_that_does_not_fit_is_refused(change: dict, words: str, kept: Kept) -> None:
+    path = kept("heads")
+    net = core.load(path)
+    net.save(path, net.about | change)
+    with pytest.raises(RclCpbError, match=words):
+        open_kept(path).ask(raw(open_kept(path)))
