@@ -1,7 +1,7 @@
 """What does a network with a head a task doubt, and whose image does it take one for?
 
     python benchmarks/doubt.py mh-cifar100 --tasks 4
-    python benchmarks/doubt.py pmnist --tasks 5 --seeds 0 1
+    python benchmarks/doubt.py pmnist --tasks 5 --seeds 0
 
 RCL-CPB+ and RCL-CPB natural learn the first tasks in a third of their presets' epochs, and so
 does the deterministic twin of RCL-CPB+, which has no widths and no KL. After each task every
