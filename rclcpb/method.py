@@ -156,25 +156,25 @@ def moments(of: torch.optim.Optimizer | dict[str, Tensor]) -> dict[str, Tensor]:
     return {f"moments.{i}.{k}": v.clone() for i, vs in state.items() for k, v in vs.items()}
 
 
+KEPT = {"Adam": ("step", "exp_avg", "exp_avg_sq"), "Natural": ("step", "mean")}
+
+
 def load_moments(optimizer: torch.optim.Optimizer, under_way: dict[str, Any]) -> int:
     """Put the moments of a fit under way back; the rounds it had.
 
     Each must be there and have its shape: a fused step writes where that says.
     """
     state, found = optimizer.state_dict(), under_way["moments"]
-    kinds = ("exp_avg", "exp_avg_sq") if isinstance(optimizer, torch.optim.Adam) else ("mean",)
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    shapes = {f"{i}.{kind}": p.shape for i, p in enumerate(parameters) for kind in kinds}
-    shapes |= {f"{i}.step": torch.Size() for i in range(len(parameters))}
-    right = found.keys() == shapes.keys() and all(
-        found[name].shape == shape and found[name].dtype == torch.float32
-        for name, shape in shapes.items()
-    )
-    if not right:
-        raise RclCpbError(
-            "the optimiser's state is of another network: start this run over, or delete its"
-            " checkpoint."
-        )
+    shapes = [p.shape for group in optimizer.param_groups for p in group["params"]]
+    kinds = KEPT.get(type(optimizer).__name__, ())
+    names = {f"{i}.{kind}" for i in range(len(shapes)) for kind in kinds} or set(found)
+
+    def fits(i: str, kind: str, value: Tensor) -> bool:
+        shape = () if kind == "step" or not (kinds or value.dim()) else shapes[int(i)]
+        return value.shape == shape and value.dtype == torch.float32
+
+    if found.keys() != names or not all(fits(*k.split("."), v) for k, v in found.items()):
+        raise RclCpbError("the optimiser's state is of another network: delete its checkpoint.")
     for name, value in found.items():
         i, kind = name.split(".")
         state["state"].setdefault(int(i), {})[kind] = value.clone()  # steps change it in place

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import tiny
+import torch
 from bench import load, script
 
 from rclcpb.presets import preset
@@ -27,6 +28,7 @@ def test_thinning_keeps_every_class(run: Any) -> None:
 def test_a_run_and_shorter_ones_are_timed(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = tiny.config(epochs=1, replay_steps=1, coreset=2)
     monkeypatch.setattr(run, "preset", lambda *_: quick)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # then a core's time counts
     scenario = tiny.scenario(tiny.PAIRS[:2])
     whole = run.whole_run(scenario)
     assert len(whole["seconds"]) == len(whole["hidden"]) == 2 and whole["peak_mib"] > 0
