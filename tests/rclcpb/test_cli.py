@@ -139,7 +139,7 @@ def bad_data(tmp_path: Path) -> Path:
         ("run ta-smnist --data-dir bad", "cannot be read"),
         ("run ta-smnist --data-dir bad/file/data", "could not be downloaded"),
         ("run ta-smnist-5k --out bad/file/out", "cannot write bad/file/out"),
-        ("run pmnist-5k --seeds -1", "seed -1"),
+        ("run pmnist-5k --seeds -1", "seed=-1"),
         ("run ta-smnist-5k --threads 0", "--threads"),
         ("run ta-smnist-5k --threads -2", "--threads"),
         ("run ta-smnist-5k --seeds", "--seeds"),

@@ -104,7 +104,7 @@ def test_the_command_names_the_sign_and_what_to_do(
     assert code == 2 and one_line(err)
 
 
-@pytest.mark.parametrize("name", ["rho_init", "prior_var", "kl_weight", "replay_steps"])
+@pytest.mark.parametrize("name", ["rho_init", "prior_var", "replay_steps"])
 def test_settings_that_are_none_are_one_sentence(name: str) -> None:
     """They are the one part of a record that is not examined where it is read."""
     record = load_records(RESULTS, "mh-smnist", "rcl-cpb")[0]
