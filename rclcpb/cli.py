@@ -31,7 +31,7 @@ from rclcpb.presets import METHODS, NAMES, PAIRS, SMALL, TABLES, preset
 from rclcpb.records import RESULTS, Record, record_path
 from rclcpb.settings import Settings
 from rclcpb.stopping import terminable
-from rclcpb.streams import drop_output, open_streams, say
+from rclcpb.streams import drop_output, one_line, open_streams, say
 from rclcpb.sweep import parse_settings, sweep, sweep_jobs
 from rclcpb.tables import format_table, paired, summary, table_rows
 
@@ -239,14 +239,15 @@ def main(args: list[str] | None = None) -> None:
             _run(args)
             sys.stdout.flush()
     except RclCpbError as error:
-        say(f"error: {error}")
+        say(f"error: {one_line(error)}")
         raise SystemExit(2) from None
     except BrokenPipeError:  # `table | head` has read enough
         drop_output()
         raise SystemExit(141) from None
     except OSError as error:  # of a path given, or of a full disk that is written to
         drop_output()
-        say(f"error: {error.filename or 'the output'}: {error.strerror or error}.")
+        where, why = error.filename or "the output", error.strerror or error
+        say(f"error: {one_line(where)}: {one_line(why)}.")
         raise SystemExit(2) from None
     except MemoryError:
         say("error: there is not enough memory for this: make it smaller.")

@@ -160,20 +160,19 @@ KEPT = {"Adam": ("step", "exp_avg", "exp_avg_sq"), "Natural": ("step", "mean")}
 
 
 def load_moments(optimizer: torch.optim.Optimizer, under_way: dict[str, Any]) -> int:
-    """Put the moments of a fit under way back; the rounds it had.
-
-    Each must be there and have its shape: a fused step writes where that says.
-    """
+    """Put the moments of a fit under way back; the rounds it had."""
+    # each must be there and have its shape: a fused step writes where that says
     state, found = optimizer.state_dict(), under_way["moments"]
     shapes = [p.shape for group in optimizer.param_groups for p in group["params"]]
     kinds = KEPT.get(type(optimizer).__name__, ())
     names = {f"{i}.{kind}" for i in range(len(shapes)) for kind in kinds} or set(found)
 
-    def fits(i: str, kind: str, value: Tensor) -> bool:
+    def fits(name: str, value: Tensor) -> bool:
+        i, kind = name.split(".")
         shape = () if kind == "step" or not (kinds or value.dim()) else shapes[int(i)]
         return value.shape == shape and value.dtype == torch.float32
 
-    if found.keys() != names or not all(fits(*k.split("."), v) for k, v in found.items()):
+    if found.keys() != names or not all(fits(*pair) for pair in found.items()):
         raise RclCpbError("the optimiser's state is of another network: delete its checkpoint.")
     for name, value in found.items():
         i, kind = name.split(".")

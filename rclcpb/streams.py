@@ -29,6 +29,11 @@ def drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def one_line(error: object) -> str:
+    """What an error says, whatever a path in it is called: no line breaks, no control codes."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(error))
+
+
 def say(text: str) -> None:
     """On stderr, if anybody can hear it."""
     with suppress(OSError, ValueError):

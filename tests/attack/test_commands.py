@@ -1,4 +1,4 @@
-"""Three hundred odd command lines: one sentence, or a run of just what was asked for."""
+"""Hundreds of odd command lines: one sentence, or a run of just what was asked for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rclcpb.records import load_record
 
 pytestmark = pytest.mark.long
 SCRIPT = Path(core.__file__)
-LINES = 300
+LINES = 360
 QUICK = ["--hidden", "4", "--epochs", "1", "--coreset", "4", "--replay-steps", "2"]
 ODD = (
     *("", " ", "nan", "inf", "-inf", "-1", "0", "1e400", "1e-400", "10**9", "0x10", "1_0", "٣"),
@@ -58,6 +58,8 @@ def lines(rng: random.Random) -> Iterator[list[str]]:
         yield [*run, *QUICK, "--seeds", value]
         yield ["table", value]
         yield ["data", value]
+        yield from (["doctor", value], ["predict", value, "file"], ["predict", "file", value])
+        yield from (["export", "file", "--keep", value], ["tasks", "file", "--out", value])
     for path in PATHS:
         for value in (
             "",
