@@ -126,6 +126,7 @@ class ContinualClassifier(LikeScikitLearn):
         run.hooks = [*hooks]
         if not anew:
             self.knowns_ = before, known  # how far `run` came says which of them holds
+            self.nets_ = {}  # one of them may be the network that learns
         run.learn(piece, head)
         self._have(run, known)
         return self
