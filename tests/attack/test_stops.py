@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 import pytest
@@ -17,12 +20,15 @@ from outcomes import RIGHT, TRACEBACK, WRONG, Tally
 from power import Disk
 from running import KINDS, content, files, killed_after
 
+from rclcpb import ContinualClassifier
+from rclcpb import files as files_of_ours
 from rclcpb.files import load_tensors
 from rclcpb.jobs import Job, run_job
 
 pytestmark = pytest.mark.long
 JobMaker = Callable[..., Job]
 KILLS, INTERRUPTS = 200, 50
+PACKAGE = Path(files_of_ours.__file__ or "").parent
 
 
 def kept(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -91,6 +97,8 @@ def executed(client: Any, code: str) -> tuple[str, str]:
             said.append(message["content"]["text"])
 
     reply = client.execute_interactive(code, output_hook=hear, timeout=600)
+    if reply["content"]["status"] == "aborted":  # what comes just after an interrupt
+        return executed(client, code)
     return "".join(said).strip(), reply["content"].get("ename", "")
 
 
@@ -101,16 +109,21 @@ def test_ctrl_c_in_a_kernel(tally: Tally, kernel: Any) -> None:
     names = ["one head", "heads", "natural, one head"]
     _, error = executed(client, SET_UP.format(folders=[str(here), str(here.parent)], names=names))
     assert not error, error
-    rng, most = random.Random(18), 0.5
+    rng, most, lost = random.Random(18), 0.5, 0
     while tally.total() < INTERRUPTS:
         k = rng.randrange(len(names))
         executed(client, f"run = kinds[{k}].run(epochs=8)")
         asked = client.execute(LEARN)
         time.sleep(rng.uniform(0, most))
         manager.interrupt_kernel()
-        reply = client.get_shell_msg(timeout=60)
-        while reply["parent_header"].get("msg_id") != asked:
+        try:
             reply = client.get_shell_msg(timeout=60)
+            while reply["parent_header"].get("msg_id") != asked:
+                reply = client.get_shell_msg(timeout=60)
+        except Empty:  # it met the kernel itself, between two cells
+            lost += 1
+            assert lost < INTERRUPTS // 5
+            continue
         if reply["content"]["status"] == "ok":
             most = max(0.05, 0.8 * most)  # it was done already
             continue
@@ -118,6 +131,69 @@ def test_ctrl_c_in_a_kernel(tally: Tally, kernel: Any) -> None:
         said, error = executed(client, GO_ON.format(k=k))
         outcome = RIGHT if said.endswith("True") else TRACEBACK if error else WRONG
         tally.add(outcome, f"{names[k]}: {said} {error}")
+
+
+class AtLine:
+    """Raises KeyboardInterrupt before a line of the package, counted from the start."""
+
+    def __init__(self, number: int) -> None:
+        self.left, self.met, self.where = number, 0, ""
+
+    def __call__(self, frame: Any, event: str, _: Any) -> Any:
+        if Path(frame.f_code.co_filename).parent != PACKAGE:
+            return None
+        if event == "line":
+            self.met, self.left = self.met + 1, self.left - 1
+            if not self.left:
+                self.where = f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}"
+                raise KeyboardInterrupt
+        return self
+
+
+def between_lines(action: Callable[[], Any], number: int) -> AtLine:
+    place = AtLine(number)
+    before = sys.gettrace()
+    sys.settrace(place)
+    try:
+        action()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return place
+
+
+@pytest.mark.parametrize("heads", ["single", "multi"])
+def test_ctrl_c_between_the_lines_of_a_classifier(heads: Any, tally: Tally) -> None:
+    """Its task has happened, or has not, wherever it comes; and it goes on all the same."""
+    tasks = tiny.scenario(n=10).tasks
+    small = {"hidden": (4, 4), "coreset": 4, "test_samples": 1, "epochs": 1, "replay_steps": 1}
+    first = ContinualClassifier(tiny.config(**small), heads, memory=6)
+
+    def learn(one: ContinualClassifier, t: int) -> ContinualClassifier:
+        task = tasks[t]
+        return one.learn(task.x_train, task.y_train, test=(task.x_test, task.y_test))
+
+    def answers(one: ContinualClassifier) -> list[Any]:
+        return one.predict_proba(tasks[0].x_test).tolist()
+
+    learn(first, 0)
+    whole = copy.deepcopy(first)
+    wanted = [answers(first), answers(learn(whole, 1)), answers(learn(whole, 2))]
+    lines = between_lines(partial(learn, copy.deepcopy(first), 1), 0).met
+    assert lines > 1000
+    for number in range(1, lines + 1, lines // 40):
+        one = copy.deepcopy(first)
+        where = between_lines(partial(learn, one, 1), number).where
+        learned = len(one.run_.stages)
+        try:
+            good = answers(one) == wanted[learned - 1]
+            for t in range(learned, 3):
+                good &= answers(learn(one, t)) == wanted[t]
+        except Exception as error:
+            tally.add(TRACEBACK, f"{where}: {error!r}")
+            continue
+        tally.add(RIGHT if good else WRONG, f"{where}, {learned} tasks")
 
 
 def test_power_cuts(
