@@ -227,7 +227,7 @@ def test_unknown_names() -> None:
         load_images("imagenet")
     with pytest.raises(RclCpbError, match="no scenario 'nothing': choose from"):
         make_scenario("nothing")
-    with pytest.raises(RclCpbError, match="seed -1"):
+    with pytest.raises(RclCpbError, match="seed=-1"):
         make_scenario("pmnist-5k", -1)
 
 
