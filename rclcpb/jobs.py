@@ -170,6 +170,7 @@ def card(scenario: Scenario, record: Record) -> dict[str, Any]:
             "center": scenario.center,
             "scale": scenario.scale,
             "flat": not scenario.trunk,
+            "shuffled": any(task.permutation is not None for task in scenario.tasks),
         },
         "accuracy": record.accuracy[-1],  # of the run, with all that it does at evaluation
         "chance": record.chance,

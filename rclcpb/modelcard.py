@@ -104,7 +104,8 @@ def reads(about: dict[str, Any]) -> str:
     size = " × ".join(map(str, inputs["shape"]))
     moved = inputs["center"] or inputs["scale"] != 1
     scaled = f", then (p − {inputs['center']:g}) / {inputs['scale']:g}" if moved else ""
-    return f"{size} numbers an image, bytes as 0 to 1{scaled}"
+    order = "; each task's pixels are shuffled in its own way" if inputs.get("shuffled") else ""
+    return f"{size} numbers an image, bytes as 0 to 1{scaled}{order}"
 
 
 def listed(labels: Sequence[Any]) -> str:

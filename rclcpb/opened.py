@@ -192,7 +192,13 @@ def ask_file(path: Path, images: np.ndarray, task: str | None, seed: int) -> Ans
     """The answers of a kept network; a saved classifier answers as it would itself."""
     _, facts = load_tensors(path, "a kept network")
     if "given" not in facts:
-        return open_kept(path).ask(images, task, seed)
+        opened = open_kept(path)
+        if opened.about["inputs"].get("shuffled"):
+            raise RclCpbError(
+                f"{path} learned images whose pixels are shuffled, each task's in its own way: ask"
+                " it from Python, with core.samples of its scenario."
+            )
+        return opened.ask(images, task, seed)
     classifier = ContinualClassifier.load(path)
     names: Sequence[Any] = classifier.known_.names
     name = next((one for one in names if str(one) == task), task)

@@ -325,7 +325,7 @@ def test_the_card_of_a_kept_network_is_all_that_its_user_needs(
     net, scenario = core.load(tmp_path / "run.safetensors"), tiny.scenario(**kind.scenario)
     card = net.about
     assert card["labels"] == [[0, 1, 2, 3, 4, 5]] and card["heads"] == "single"
-    inputs = {"shape": [6, 6], "center": 0.0, "scale": 1.0, "flat": True}
+    inputs = {"shape": [6, 6], "center": 0.0, "scale": 1.0, "flat": True, "shuffled": False}
     config = json.loads(json.dumps(record.config))  # a file has lists for tuples
     assert card["inputs"] == inputs and card["config"] == config
     assert card["accuracy"] == record.accuracy[-1] and card["tasks"] == record.tasks

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from rclcpb.export import PlainNetwork, kept_weights, plain_network
 from rclcpb.files import RclCpbError
 from rclcpb.jobs import Job, run_job
 from rclcpb.method import samples
-from rclcpb.opened import Opened, images_in, open_kept
+from rclcpb.opened import Opened, ask_file, images_in, open_kept
 
 STAIRS = "memoryless, heads"  # whose old units never read new ones
 EVERY = ("one head", "plus, heads", "convolutions", STAIRS)
@@ -56,6 +57,19 @@ def raw(opened: Opened, n: int = 12) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------- predict
+
+
+def test_a_network_of_shuffled_images_is_asked_about_no_others(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would answer at random; the card of the network says why it does not."""
+    order, plain = np.arange(36)[::-1].copy(), tiny.scenario(heads="multi")
+    tasks = tuple(replace(task, permutation=order) for task in plain.tasks)
+    monkeypatch.setattr(tiny, "scenario", lambda **_: replace(plain, tasks=tasks))
+    path = kept("heads")
+    with pytest.raises(RclCpbError, match="pixels are shuffled, each task's in its own way"):
+        ask_file(path, raw(open_kept(path)), None, 0)
+    assert "pixels are shuffled" in path.with_suffix(".md").read_text()
 
 
 @pytest.mark.parametrize("name", EVERY)
