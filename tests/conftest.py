@@ -24,6 +24,15 @@ settings.register_profile("rclcpb", deadline=None, max_examples=25, derandomize=
 settings.load_profile("rclcpb")
 
 
+@pytest.fixture(autouse=True)
+def threads_as_they_were() -> Iterator[None]:
+    """Sums in other threads have other last digits: no test leaves its own to the next."""
+    before = torch.get_num_threads()
+    yield
+    if torch.get_num_threads() != before:
+        torch.set_num_threads(before)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What the attack counted, if it was run."""
     ended = [report for reports in terminalreporter.stats.values() for report in reports]
