@@ -110,8 +110,9 @@ def cluster(
         address = json.loads(note.read_text())["address"]
         threads = ["--no-nanny", "--nthreads", "2", "--local-directory", str(folder)]
         working = [start("worker", address, *threads) for _ in range(workers)]
-        with Client(address, timeout=300) as client:  # else the first might do all the work
-            client.wait_for_workers(workers, timeout=300)
+        if working:  # wait for all: else the first might do all the work
+            with Client(address, timeout=300) as client:
+                client.wait_for_workers(workers, timeout=300)
         yield address, [scheduler, *working]
 
 
