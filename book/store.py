@@ -33,7 +33,7 @@ def store(chapter: Path, executed: Path) -> None:
     for cell, other in zip(mine.cells, done.cells, strict=True):
         if cell.cell_type == "code":
             cell.execution_count = other.execution_count
-            cell.outputs = [tidy(output) for output in other.outputs if wanted(output)]
+            cell.outputs = once([tidy(output) for output in other.outputs if wanted(output)])
     nbformat.write(mine, chapter)
 
 
@@ -42,6 +42,15 @@ def wanted(output: Any) -> bool:
     if output.output_type == "stream":
         return output.name == "stdout"
     return not any("widget" in kind for kind in output.get("data", {}))
+
+
+def once(outputs: list[Any]) -> list[Any]:
+    """The builder adds to a cell's first stream what the later ones say, and leaves those, too."""
+    streams = [output for output in outputs if output.output_type == "stream"]
+    later = "".join(output.text for output in streams[1:])
+    if not later or not streams[0].text.endswith(later) or streams[0].text == later:
+        return outputs
+    return [output for output in outputs if output not in streams[1:]]
 
 
 def tidy(output: Any) -> Any:

@@ -220,6 +220,15 @@ def test_the_address_comes_from_the_environment_or_not_at_all(
         prepare.address()
 
 
+def test_what_a_builder_merged_is_stored_once() -> None:
+    def said(*texts: str) -> list[Any]:
+        return [nbformat.v4.new_output("stream", name="stdout", text=text) for text in texts]
+
+    assert store.once(said("one\ntwo\n", "two\n")) == said("one\ntwo\n")
+    for fine in (said("one\n", "two\n"), said("one\n", "one\n"), said("one\n"), []):
+        assert store.once(fine) == fine
+
+
 def test_store_takes_outputs_and_leaves_the_rest(tmp_path: Path) -> None:
     new = nbformat.v4
     made = new.new_notebook(cells=[new.new_code_cell("1", id="a", metadata={"tags": ["x"]})])
